@@ -1,0 +1,11 @@
+package gateway
+
+// Caller is who sent a request, as the edge proved it. Nothing in it comes from a header that a caller may invent:
+// Agent, Workspace and Passed are filled only for mcpx connect on the unix socket.
+type Caller struct {
+	Principal string            // the person; "owner" for our own uid
+	Agent     string            // the agent's name, "" unknown
+	Workspace string            // canonical workspace root, "" unknown
+	Passed    map[string]string // variables that mcpx connect carries for the entry's env_pass
+	Local     bool              // the daemon's own client (server tools, server call)
+}
