@@ -76,6 +76,10 @@ type Sink interface {
 	// Failed says that one request will get no answer although the link lives (HTTP status without a JSON-RPC body,
 	// broken stream, answer over the limit).
 	Failed(ref uint64, f Failure)
+	// Overlong says that stdio output of size bytes was discarded because it passed the line limit (protocol.md
+	// section 7.6). id is the raw id of the answer it was, nil when it was none or its id could not be found; the call
+	// with that id was answered and the answer is lost.
+	Overlong(id []byte, size int64)
 	// Stderr is output for the server's log: stderr, and skipped stdout lines marked "stdout: ".
 	Stderr(chunk []byte)
 	Closed(e Exit)
