@@ -1,0 +1,80 @@
+# make test is the one test command. It needs Go; what else is missing is skipped by name, except with CI=true, where
+# a missing tool or peer is a failure. `.ci/install` brings everything that is pinned.
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := test
+
+GO       ?= go
+CACHE    := $(or $(MCPX_CI_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mcpx-ci)
+GOFUMPT  := $(CACHE)/bin/gofumpt-v0.12.0
+GOLANGCI := $(CACHE)/bin/golangci-lint-v2.15.0
+FUZZTIME ?= 30s
+
+# The packages that start the real binary: each has a tier of its own, and none runs twice.
+DRIVEN := /internal/test/(story|wire|peers|bench)($$|/)
+UNITS   = $$($(GO) list ./... | grep -Ev '$(DRIVEN)')
+# The race detector needs cgo and a C compiler; a machine with Go alone runs the same tests without it.
+RACE    = $$(if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC) >/dev/null; then echo -race; \
+             else echo 'skip: race detector: no C compiler' >&2; fi)
+# needs FILE WHAT: true when the tool is there; false with a named skip, or a failure in CI.
+needs    = [ -x "$(1)" ] || { if [ "$${CI:-}" = true ]; then echo "missing in CI: $(2)" >&2; exit 1; fi; \
+             echo "skip: $(2) is not installed (run .ci/install)"; exit 0; }
+
+.PHONY: test quick build static fmt vet lint unit story wire peers conformance bench fuzz tools
+
+test: build static unit story wire peers
+	@echo 'make test: all tiers passed'
+
+# quick is for the edit loop: static checks without the linter, unit tests from the cache.
+quick: build vet
+	$(GO) test $(UNITS)
+
+build:
+	CGO_ENABLED=0 $(GO) build -o bin/mcpx .
+
+static: fmt vet lint
+
+fmt:
+	@$(call needs,$(GOFUMPT),gofumpt v0.12.0); \
+	bad=$$($(GOFUMPT) -l main.go arch_test.go internal); \
+	[ -z "$$bad" ] || { echo "not formatted (gofumpt -w):"; echo "$$bad"; exit 1; }
+
+# Every platform is vetted, tests included: a file that only builds on Linux must say so in its name.
+vet:
+	for p in linux/amd64 darwin/amd64 darwin/arm64 windows/amd64; do \
+		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./...; \
+	done
+
+lint:
+	@$(call needs,$(GOLANGCI),golangci-lint v2.15.0); $(GOLANGCI) run ./...
+
+unit:
+	$(GO) test $(RACE) -shuffle=on -timeout 10m $(UNITS)
+
+story:
+	$(GO) test -shuffle=on -timeout 10m ./internal/test/story/...
+
+# wire: byte fidelity, hostile servers, isolation, on the real binary over raw sockets.
+wire:
+	$(GO) test -shuffle=on -timeout 15m ./internal/test/wire/...
+
+# peers: the conformance suite, published clients and servers, real agents with a stub model.
+peers:
+	$(GO) test -timeout 30m ./internal/test/peers/...
+
+conformance:
+	$(GO) test -v -timeout 30m -run 'TestConformance' ./internal/test/peers/...
+
+bench:
+	$(GO) test -v -timeout 60m -run '^$$' -bench . ./internal/test/bench/...
+
+# fuzz runs every fuzz target for FUZZTIME each; as seeds they run in `make unit`.
+fuzz:
+	@for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "fuzz $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+tools:
+	bash .ci/install
