@@ -1,0 +1,253 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+
+	"mcpx/internal/fault"
+)
+
+// Client is the Service of a daemon, reached over its unix socket.
+type Client struct {
+	http   *http.Client
+	socket string
+}
+
+var _ Service = (*Client)(nil)
+
+// NewClient makes a client for the daemon that listens on the socket. It connects with the first call.
+func NewClient(socket string) *Client {
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true, // one command, one call: nothing to reuse, nothing to leak
+	}
+	return &Client{http: &http.Client{Transport: transport}, socket: socket}
+}
+
+// DaemonStatus describes the running daemon.
+func (c *Client) DaemonStatus(ctx context.Context, in None) (Daemon, error) {
+	return call[Daemon](ctx, c, "daemon.status", in)
+}
+
+// DaemonStop ends the daemon. It returns when the process has ended or ctx is done.
+func (c *Client) DaemonStop(ctx context.Context, in StopDaemon) (Stopping, error) {
+	response, err := c.send(ctx, "daemon.stop", in)
+	if err != nil {
+		return Stopping{}, err
+	}
+	defer response.Body.Close()
+	d := json.NewDecoder(io.LimitReader(response.Body, MaxBody))
+	var out Stopping
+	if err := d.Decode(&out); err != nil {
+		return Stopping{}, c.broken(err)
+	}
+	// The daemon keeps the connection open: whatever ends it, the process that held it is gone.
+	_, _ = io.Copy(io.Discard, response.Body)
+	if err := context.Cause(ctx); err != nil {
+		return out, fault.New(fault.Unavailable, "stop-slow").Saying("the daemon (pid %d) is still stopping", out.Pid).
+			Hinting("look at it with `mcpx daemon status`, or end it with `kill -KILL %d`", out.Pid).Because(err)
+	}
+	return out, nil
+}
+
+// Status gives the overview.
+func (c *Client) Status(ctx context.Context, in None) (Status, error) {
+	return call[Status](ctx, c, "status.show", in)
+}
+
+// Health gives the findings.
+func (c *Client) Health(ctx context.Context, in None) (Health, error) {
+	return call[Health](ctx, c, "health.show", in)
+}
+
+// Processes gives the table of processes.
+func (c *Client) Processes(ctx context.Context, in ProcessQuery) (ProcessPage, error) {
+	return call[ProcessPage](ctx, c, "process.list", in)
+}
+
+// Servers lists the servers.
+func (c *Client) Servers(ctx context.Context, in ServersQuery) (ServerPage, error) {
+	return call[ServerPage](ctx, c, "server.list", in)
+}
+
+// Server gives one server.
+func (c *Client) Server(ctx context.Context, in ServerRef) (Server, error) {
+	return call[Server](ctx, c, "server.show", in)
+}
+
+// AddServer adds a server.
+func (c *Client) AddServer(ctx context.Context, in AddServer) (Server, error) {
+	return call[Server](ctx, c, "server.add", in)
+}
+
+// EditServer changes a server.
+func (c *Client) EditServer(ctx context.Context, in EditServer) (Server, error) {
+	return call[Server](ctx, c, "server.edit", in)
+}
+
+// RemoveServer removes a server.
+func (c *Client) RemoveServer(ctx context.Context, in ServerRef) (Done, error) {
+	return call[Done](ctx, c, "server.remove", in)
+}
+
+// EnableServer routes a server again.
+func (c *Client) EnableServer(ctx context.Context, in ServerRef) (Done, error) {
+	return call[Done](ctx, c, "server.enable", in)
+}
+
+// DisableServer stops routing a server.
+func (c *Client) DisableServer(ctx context.Context, in ServerRef) (Done, error) {
+	return call[Done](ctx, c, "server.disable", in)
+}
+
+// RestartServer ends the processes of a server.
+func (c *Client) RestartServer(ctx context.Context, in ServerRef) (Done, error) {
+	return call[Done](ctx, c, "server.restart", in)
+}
+
+// ImportServers adds several servers.
+func (c *Client) ImportServers(ctx context.Context, in ImportServers) (ImportReport, error) {
+	return call[ImportReport](ctx, c, "server.import", in)
+}
+
+// ServerTools lists the tools of a server.
+func (c *Client) ServerTools(ctx context.Context, in ServerRef) (ToolPage, error) {
+	return call[ToolPage](ctx, c, "server.tools", in)
+}
+
+// CallTool calls a tool.
+func (c *Client) CallTool(ctx context.Context, in CallTool) (ToolResult, error) {
+	return call[ToolResult](ctx, c, "server.call", in)
+}
+
+// ServerLogs streams the log of a server.
+func (c *Client) ServerLogs(ctx context.Context, in LogsQuery, emit func(LogLine) error) error {
+	response, err := c.send(ctx, "server.logs", in)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	lines := json.NewDecoder(bufio.NewReader(response.Body))
+	for {
+		var line StreamLine
+		if err := lines.Decode(&line); err != nil {
+			if ctx.Err() != nil {
+				return nil // the caller has seen enough
+			}
+			return fault.New(fault.Unavailable, "stream-cut").Saying("the daemon went away before the end of the log").
+				Hinting("look at it with `mcpx daemon status`").Retrying(fault.AfterWait).Because(err)
+		}
+		switch {
+		case line.Error != nil:
+			return line.Error.Fault()
+		case line.End:
+			return nil
+		}
+		var out LogLine
+		if err := json.Unmarshal(line.Line, &out); err != nil {
+			return c.broken(err)
+		}
+		if err := emit(out); err != nil {
+			return err
+		}
+	}
+}
+
+func call[Out any](ctx context.Context, c *Client, name string, in any) (Out, error) {
+	var out Out
+	response, err := c.send(ctx, name, in)
+	if err != nil {
+		return out, err
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(response.Body, MaxBody)).Decode(&out); err != nil {
+		return out, c.broken(err)
+	}
+	return out, nil
+}
+
+// send makes the request of one row and returns the response when it is a success; the caller closes its body.
+func (c *Client) send(ctx context.Context, name string, in any) (*http.Response, error) {
+	op, ok := Find(name)
+	if !ok {
+		panic("api: no row " + name)
+	}
+	var body io.Reader
+	if op.Method == http.MethodPost || op.Method == http.MethodPatch {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "request-invalid").Saying("the request cannot be written as JSON").Because(err)
+		}
+		body = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, op.Method, "http://mcpx"+op.target(in), body)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "request-invalid").Saying("the request cannot be made").Because(err)
+	}
+	request.Header.Set(HeaderLevel, strconv.Itoa(Level))
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if id := OperationOf(ctx); id != "" && op.Keyed {
+		request.Header.Set(HeaderKey, id)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, c.unreachable(ctx, op, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	defer response.Body.Close()
+	return nil, c.refused(response)
+}
+
+// refused reads the error of an answer that is no success.
+func (c *Client) refused(response *http.Response) error {
+	data, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20)) // a short read gives the same "not understood" below
+	var failure Failure
+	if err := json.Unmarshal(data, &failure); err != nil || failure.Error.Code == "" {
+		return c.broken(fmt.Errorf("status %s", response.Status))
+	}
+	err := failure.Error.Fault()
+	if level, _ := strconv.Atoi(response.Header.Get(HeaderLevel)); level < Level && err.Code == "op-unknown" {
+		err = err.Hinting("the daemon is older than this mcpx: run `mcpx daemon restart`")
+	}
+	return err
+}
+
+func (c *Client) unreachable(ctx context.Context, op Op, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fault.New(fault.Canceled, "canceled").Saying("canceled while the daemon worked on %s", op.Name).Because(cause)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
+		return NotRunning(c.socket).Because(err)
+	}
+	kind := fault.Unavailable
+	if op.Keyed {
+		kind = fault.UnknownOutcome // the request may have been carried out before the connection broke
+	}
+	return fault.New(kind, "daemon-gone").Saying("the daemon went away during %s", op.Name).
+		Hinting("look at it with `mcpx daemon status`, then look at the outcome before you repeat the command").Because(err)
+}
+
+func (c *Client) broken(err error) error {
+	return fault.New(fault.Internal, "answer-not-understood").Saying("the answer of the daemon on %s was not understood", c.socket).
+		Hinting("is it another version? run `mcpx daemon restart`").Because(err)
+}
+
+// NotRunning is the error for a socket without a daemon.
+func NotRunning(socket string) *fault.Error {
+	return fault.New(fault.Unavailable, "daemon-down").Saying("no daemon is running (nothing listens on %s)", socket).
+		Hinting("start it with `mcpx daemon start`").Retrying(fault.AfterFix)
+}

@@ -1,0 +1,55 @@
+package api
+
+// Need is the permission that an operation asks for.
+type Need string
+
+// The permissions. The person who owns the daemon has all of them.
+const (
+	Read   Need = "read"   // see state
+	Use    Need = "use"    // make a server work: list or call its tools
+	Change Need = "change" // change the catalog or the daemon
+)
+
+// Op is one row of the table: one operation of the local API.
+type Op struct {
+	Name   string // noun.verb
+	Method string // GET changes nothing
+	Path   string // with {name} for the fields tagged path:"name"
+	Need   Need
+	In     any  // zero value of the request type
+	Out    any  // zero value of the response type; for streams, of one line
+	Keyed  bool // a mutation: carries Idempotency-Key
+	Stream bool // NDJSON with an explicit end line
+	Short  string
+}
+
+// Ops lists every operation of the local API.
+var Ops = []Op{
+	{Name: "daemon.status", Method: "GET", Path: "/v1/daemon", Need: Read, In: None{}, Out: Daemon{}, Short: "Describe the running daemon"},
+	{Name: "daemon.stop", Method: "POST", Path: "/v1/daemon/stop", Need: Change, In: StopDaemon{}, Out: Stopping{}, Keyed: true, Short: "End the daemon; the connection stays open until it has ended"},
+	{Name: "status.show", Method: "GET", Path: "/v1/status", Need: Read, In: None{}, Out: Status{}, Short: "Overview: daemon, health, servers, counters"},
+	{Name: "health.show", Method: "GET", Path: "/v1/health", Need: Read, In: None{}, Out: Health{}, Short: "Findings from live state"},
+	{Name: "process.list", Method: "GET", Path: "/v1/processes", Need: Read, In: ProcessQuery{}, Out: ProcessPage{}, Short: "Processes and upstream sessions of all servers"},
+	{Name: "server.list", Method: "GET", Path: "/v1/servers", Need: Read, In: ServersQuery{}, Out: ServerPage{}, Short: "All servers, sorted by name"},
+	{Name: "server.show", Method: "GET", Path: "/v1/servers/{server}", Need: Read, In: ServerRef{}, Out: Server{}, Short: "One server by name or alias"},
+	{Name: "server.add", Method: "POST", Path: "/v1/servers", Need: Change, In: AddServer{}, Out: Server{}, Keyed: true, Short: "Add a server; a name that is taken is a conflict"},
+	{Name: "server.edit", Method: "PATCH", Path: "/v1/servers/{server}", Need: Change, In: EditServer{}, Out: Server{}, Keyed: true, Short: "Change fields of a server"},
+	{Name: "server.remove", Method: "DELETE", Path: "/v1/servers/{server}", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "Remove a server and end its processes"},
+	{Name: "server.enable", Method: "POST", Path: "/v1/servers/{server}/enable", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "Route a server again"},
+	{Name: "server.disable", Method: "POST", Path: "/v1/servers/{server}/disable", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "Stop routing a server and end its processes"},
+	{Name: "server.restart", Method: "POST", Path: "/v1/servers/{server}/restart", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "End the processes of a server; the next call starts new ones"},
+	{Name: "server.import", Method: "POST", Path: "/v1/servers/import", Need: Change, In: ImportServers{}, Out: ImportReport{}, Keyed: true, Short: "Add several servers; what is there already is not touched"},
+	{Name: "server.logs", Method: "GET", Path: "/v1/servers/{server}/logs", Need: Read, In: LogsQuery{}, Out: LogLine{}, Stream: true, Short: "What a server wrote to stderr"},
+	{Name: "server.tools", Method: "GET", Path: "/v1/servers/{server}/tools", Need: Use, In: ServerRef{}, Out: ToolPage{}, Short: "Tools of a server; starts it when needed"},
+	{Name: "server.call", Method: "POST", Path: "/v1/servers/{server}/tools/{tool}/call", Need: Use, In: CallTool{}, Out: ToolResult{}, Keyed: true, Short: "Call one tool"},
+}
+
+// Find gives the row of an operation.
+func Find(name string) (Op, bool) {
+	for _, op := range Ops {
+		if op.Name == name {
+			return op, true
+		}
+	}
+	return Op{}, false
+}

@@ -1,0 +1,244 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/gateway"
+)
+
+// None is the request of an operation that takes nothing.
+type None struct{}
+
+// Daemon describes the running daemon.
+type Daemon struct {
+	Pid      int       `json:"pid"`
+	Started  time.Time `json:"started"`
+	Version  string    `json:"version"`
+	Level    int       `json:"api_level"`
+	Epoch    uint64    `json:"epoch"`
+	Listener string    `json:"listener"` // host:port of the loopback listener
+	Base     string    `json:"base_url"` // http://host:port, without a trailing slash
+	Socket   string    `json:"socket"`   // path of the unix socket
+	Home     string    `json:"home"`     // directory of the state
+	Detached bool      `json:"detached"` // started in the background: its log is in LogFile
+	LogFile  string    `json:"log_file,omitempty"`
+}
+
+// StopDaemon asks the daemon to end.
+type StopDaemon struct {
+	// Children ends the servers too. Without it supervised servers are left to their supervisors.
+	Children bool `json:"children"`
+}
+
+// Stopping is the answer to StopDaemon. The connection that carried it stays open until the process has ended, so
+// that a caller can wait for the end without asking again and again.
+type Stopping struct {
+	Pid int `json:"pid"`
+}
+
+// Status is the short overview of everything.
+type Status struct {
+	Daemon   Daemon           `json:"daemon"`
+	Health   Health           `json:"health"`
+	Servers  ServerCounts     `json:"servers"`
+	Counters gateway.Counters `json:"counters"`
+	Resident int64            `json:"resident_bytes,omitempty"` // memory of the daemon; 0 where the system does not tell
+}
+
+// ServerCounts counts catalog entries by what they are doing.
+type ServerCounts struct {
+	Total    int `json:"total"`
+	Disabled int `json:"disabled"`
+	Running  int `json:"running"`
+	Idle     int `json:"idle"`
+	Failing  int `json:"failing"`
+}
+
+// Health is the registry of findings, from live state.
+type Health struct {
+	State    HealthState `json:"state"`
+	Findings []Finding   `json:"findings"`
+}
+
+// HealthState is one word about everything.
+type HealthState string
+
+// The health states. Unknown is never shown as ok.
+const (
+	HealthOK       HealthState = "ok"
+	HealthDegraded HealthState = "degraded"
+)
+
+// Finding is one thing that is wrong, with the next step.
+type Finding struct {
+	Code    string    `json:"code"`
+	Subject string    `json:"subject"`        // name of the server, or "daemon"
+	Since   time.Time `json:"since,omitzero"` // zero: not known
+	Text    string    `json:"text"`
+	Hint    string    `json:"hint,omitempty"`
+}
+
+// ServersQuery selects servers.
+type ServersQuery struct{}
+
+// ServerRef names one server, by name or alias.
+type ServerRef struct {
+	Name string `json:"-" path:"server"`
+}
+
+// Server is one catalog entry with its live state.
+type Server struct {
+	catalog.Server
+	Route    string               `json:"route"` // URL for clients; it works only while Routable
+	Routable bool                 `json:"routable"`
+	Reasons  []string             `json:"reasons,omitempty"` // why it is not routable
+	Advice   []string             `json:"advice,omitempty"`  // what a person may want to change
+	Overlay  bool                 `json:"overlay,omitempty"` // offered by `mcpx up` for its run only, not in the catalog
+	Status   gateway.ServerStatus `json:"status"`
+}
+
+// ServerPage is a list of servers, sorted by name.
+type ServerPage struct {
+	Servers []Server `json:"servers"`
+}
+
+// AddServer puts an entry into the catalog. A person adds it, so it counts as reviewed. ID, review, life cycle,
+// source and times of the entry are set by the daemon.
+type AddServer struct {
+	Server    catalog.Server `json:"server"`
+	Confirmed bool           `json:"confirmed,omitempty"` // a person said yes to sharing global
+	Unchecked bool           `json:"unchecked,omitempty"` // do not look whether command or URL can be reached
+}
+
+// EditServer changes fields of an entry. A nil field is kept.
+type EditServer struct {
+	Name      string                      `json:"-" path:"server"`
+	Rename    *string                     `json:"rename,omitempty"`
+	Title     *string                     `json:"title,omitempty"`
+	Notes     *string                     `json:"notes,omitempty"`
+	Command   []string                    `json:"command,omitempty"` // the whole argv
+	Cwd       *string                     `json:"cwd,omitempty"`
+	Env       map[string]*catalog.Binding `json:"env,omitempty"` // null removes the variable
+	URL       *string                     `json:"url,omitempty"`
+	Headers   map[string]*catalog.Binding `json:"headers,omitempty"` // null removes the header
+	Transport *catalog.Transport          `json:"transport,omitempty"`
+	Protocol  *catalog.Protocol           `json:"protocol,omitempty"`
+	Sharing   *catalog.Sharing            `json:"sharing,omitempty"`
+	Direct    *bool                       `json:"direct,omitempty"`
+	Idle      *time.Duration              `json:"idle,omitempty"` // nanoseconds; negative: never
+	Call      *time.Duration              `json:"call,omitempty"` // nanoseconds
+	Confirmed bool                        `json:"confirmed,omitempty"`
+	Unchecked bool                        `json:"unchecked,omitempty"`
+}
+
+// Done is the outcome of a change of state. State is what is true now; with Already the change was not needed.
+type Done struct {
+	Server  string `json:"server"`
+	State   string `json:"state"` // added, removed, enabled, disabled, restarted; already_enabled and so on
+	Already bool   `json:"already,omitempty"`
+}
+
+// Tool is what a person needs to know of one tool; Raw is the server's own object.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Raw         json.RawMessage `json:"raw"`
+}
+
+// ToolPage is the whole tool list of one server.
+type ToolPage struct {
+	Server string `json:"server"`
+	Tools  []Tool `json:"tools"`
+}
+
+// CallTool calls one tool of one server.
+type CallTool struct {
+	Name      string          `json:"-" path:"server"`
+	Tool      string          `json:"-" path:"tool"`
+	Arguments json.RawMessage `json:"arguments,omitempty"` // a JSON object; absent means {}
+}
+
+// ToolResult is the answer of a tool. Raw is the server's result object, unchanged.
+type ToolResult struct {
+	IsError bool            `json:"is_error"`
+	Raw     json.RawMessage `json:"result"`
+}
+
+// ImportServers adds several entries. What is there already is not touched.
+type ImportServers struct {
+	Servers []catalog.Server `json:"servers"`
+	DryRun  bool             `json:"dry_run,omitempty"`
+}
+
+// ImportReport says what became of each entry.
+type ImportReport struct {
+	DryRun  bool          `json:"dry_run,omitempty"`
+	Entries []ImportEntry `json:"entries"`
+}
+
+// ImportEntry is the outcome for one entry.
+type ImportEntry struct {
+	Name    string        `json:"name"`
+	Outcome ImportOutcome `json:"outcome"`
+	Text    string        `json:"text,omitempty"`
+}
+
+// ImportOutcome is what an import did with one entry.
+type ImportOutcome string
+
+// The outcomes of an import.
+const (
+	ImportCreated   ImportOutcome = "created"
+	ImportUnchanged ImportOutcome = "unchanged" // the same definition is there under this name
+	ImportConflict  ImportOutcome = "conflict"  // another definition has this name
+	ImportError     ImportOutcome = "error"     // not valid
+)
+
+// ProcessQuery selects processes.
+type ProcessQuery struct{}
+
+// Process is one row of `mcpx ps`: one lane of one server, that is one child process or one upstream session. A
+// server without a lane has one row with its state and without a pid.
+type Process struct {
+	Server     string    `json:"server"`
+	Kind       string    `json:"kind"`
+	State      string    `json:"state"`
+	Pid        int       `json:"pid,omitempty"`
+	Supervisor int       `json:"supervisor_pid,omitempty"`
+	URL        string    `json:"url,omitempty"`
+	Sharing    string    `json:"sharing"`
+	Era        string    `json:"era,omitempty"`
+	Protocol   string    `json:"protocol,omitempty"` // negotiated revision
+	Sessions   int       `json:"sessions"`
+	InFlight   int       `json:"in_flight"`
+	Restarts   int       `json:"restarts"` // of the server, all lanes together
+	Resident   int64     `json:"resident_bytes,omitempty"`
+	Started    time.Time `json:"started,omitzero"`
+	LastError  string    `json:"last_error,omitempty"`
+	ErrorAt    time.Time `json:"error_at,omitzero"`
+	NextTry    time.Time `json:"next_try,omitzero"`
+}
+
+// ProcessPage is the table of `mcpx ps`.
+type ProcessPage struct {
+	Processes []Process `json:"processes"`
+	Advice    []string  `json:"advice,omitempty"`
+}
+
+// LogsQuery selects lines of a server's log.
+type LogsQuery struct {
+	Name   string `json:"-" path:"server"`
+	Lines  int    `json:"-" query:"lines"`  // how many of the newest lines; 0 means DefaultLogLines
+	Follow bool   `json:"-" query:"follow"` // stay and send new lines
+}
+
+// DefaultLogLines is how many lines `mcpx server logs` shows without being told.
+const DefaultLogLines = 100
+
+// LogLine is one line that a server wrote to stderr (or to stdout without being a message).
+type LogLine struct {
+	Time time.Time `json:"time"`
+	Text string    `json:"text"`
+}

@@ -1,0 +1,155 @@
+package localapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"mcpx/internal/api"
+	"mcpx/internal/fault"
+)
+
+type handler func(s *Server, op api.Op, w http.ResponseWriter, r *http.Request)
+
+// handlers has one entry for each row of api.Ops.
+var handlers = map[string]handler{
+	"daemon.status":  unary(api.Service.DaemonStatus),
+	"daemon.stop":    stop,
+	"status.show":    unary(api.Service.Status),
+	"health.show":    unary(api.Service.Health),
+	"process.list":   unary(api.Service.Processes),
+	"server.list":    unary(api.Service.Servers),
+	"server.show":    unary(api.Service.Server),
+	"server.add":     unary(api.Service.AddServer),
+	"server.edit":    unary(api.Service.EditServer),
+	"server.remove":  unary(api.Service.RemoveServer),
+	"server.enable":  unary(api.Service.EnableServer),
+	"server.disable": unary(api.Service.DisableServer),
+	"server.restart": unary(api.Service.RestartServer),
+	"server.import":  unary(api.Service.ImportServers),
+	"server.logs":    stream(api.Service.ServerLogs),
+	"server.tools":   unary(api.Service.ServerTools),
+	"server.call":    unary(api.Service.CallTool),
+}
+
+// unary is the handler of an operation with one answer.
+func unary[In, Out any](call func(api.Service, context.Context, In) (Out, error)) handler {
+	return func(s *Server, op api.Op, w http.ResponseWriter, r *http.Request) {
+		if !s.enter() {
+			fail(w, stoppingNow())
+			return
+		}
+		defer s.busy.Done()
+		var in In
+		ctx, err := open(op, r, &in)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		out, err := call(s.cfg.Service, ctx, in)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		reply(w, http.StatusOK, out)
+	}
+}
+
+// stream is the handler of an operation that answers with lines. Errors before the first line are plain errors; later
+// ones are in the end line.
+func stream[In, Line any](call func(api.Service, context.Context, In, func(Line) error) error) handler {
+	return func(s *Server, op api.Op, w http.ResponseWriter, r *http.Request) {
+		if !s.enter() {
+			fail(w, stoppingNow())
+			return
+		}
+		defer s.busy.Done()
+		var in In
+		ctx, err := open(op, r, &in)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.leave, cancel)()
+
+		out := json.NewEncoder(w)
+		flush := http.NewResponseController(w)
+		begun := false
+		begin := func() {
+			if !begun {
+				begun = true
+				w.Header().Set("Content-Type", "application/x-ndjson")
+				w.WriteHeader(http.StatusOK)
+			}
+		}
+		err = call(s.cfg.Service, ctx, in, func(line Line) error {
+			begin()
+			data, err := json.Marshal(line)
+			if err != nil {
+				return fault.New(fault.Internal, "answer-unwritable").Saying("a line cannot be written as JSON").Because(err)
+			}
+			if err := out.Encode(api.StreamLine{Line: data}); err != nil {
+				return fault.New(fault.Canceled, "canceled").Saying("the reader left").Because(err)
+			}
+			return flush.Flush()
+		})
+		if err != nil && !begun {
+			fail(w, err)
+			return
+		}
+		begin()
+		end := api.StreamLine{End: true}
+		if err != nil {
+			problem := api.ProblemOf(err)
+			end.Error = &problem
+		}
+		_ = out.Encode(end) // a reader that left needs no end line
+	}
+}
+
+// stop answers and then keeps the connection open: its end is the end of the process.
+func stop(s *Server, op api.Op, w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		fail(w, stoppingNow())
+		return
+	}
+	var in api.StopDaemon
+	ctx, err := open(op, r, &in)
+	var out api.Stopping
+	if err == nil {
+		out, err = s.cfg.Service.DaemonStop(ctx, in)
+	}
+	if err != nil {
+		fail(w, err)
+		s.busy.Done()
+		return
+	}
+	reply(w, http.StatusOK, out)
+	_ = http.NewResponseController(w).Flush() // a caller that left needs no answer
+	s.busy.Done()
+	select {
+	case <-s.ended:
+	case <-r.Context().Done():
+	}
+}
+
+// open reads the request of a row and the operation id of a mutation.
+func open(op api.Op, r *http.Request, in any) (context.Context, error) {
+	id := r.Header.Get(api.HeaderKey)
+	if op.Keyed && (len(id) > api.MaxKey || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' })) {
+		return nil, fault.New(fault.Invalid, "request-invalid").
+			Saying("the %s header must be at most %d printable characters without spaces", api.HeaderKey, api.MaxKey)
+	}
+	if err := op.ReadRequest(r, in); err != nil {
+		return nil, err
+	}
+	return api.Under(r.Context(), id), nil
+}
+
+func stoppingNow() error {
+	return fault.New(fault.Unavailable, "daemon-stopping").Saying("the daemon is stopping").
+		Hinting("repeat the command when it has ended").Retrying(fault.AfterWait)
+}

@@ -1,0 +1,214 @@
+// Package localapi decides how the local API travels over the unix socket: who the peer is, which HTTP status an error
+// kind gets, how a stream ends. It refuses to know what an operation does: it calls the api.Service with the row's
+// request and writes the answer.
+//
+// Invariant: no request of another user, and none that a web page made, reaches the Service.
+package localapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/fault"
+	"mcpx/internal/key"
+)
+
+// Config is what a Server needs.
+type Config struct {
+	Service  api.Service
+	SameUser func(net.Conn) (bool, error) // is the peer of the connection our own user, by the kernel's word
+	Routes   http.Handler                 // the routes of the loopback listener, for mcpx connect; nil: none
+	// ConnContext adds what Routes wants to know of a connection; nil: nothing.
+	ConnContext func(context.Context, net.Conn) context.Context
+	Log         *slog.Logger
+}
+
+// Server serves the local API on one listener.
+type Server struct {
+	cfg   Config
+	http  *http.Server
+	ended chan struct{} // closed by Close: lets go the callers that wait for the end of the process
+
+	leave    context.Context // done when Stop begins: ends log streams
+	stopping context.CancelFunc
+	busy     sync.WaitGroup // requests that Stop waits for
+	gate     sync.RWMutex   // held for reading while a request registers in busy; guards stopped
+	stopped  bool
+	serving  sync.WaitGroup
+	close    sync.Once
+}
+
+// New makes a server; Serve starts it.
+func New(c Config) (*Server, error) {
+	switch {
+	case c.Service == nil:
+		return nil, errors.New("localapi: Config.Service is required")
+	case c.SameUser == nil:
+		return nil, errors.New("localapi: Config.SameUser is required")
+	case c.Log == nil:
+		return nil, errors.New("localapi: Config.Log is required")
+	}
+	s := &Server{cfg: c, ended: make(chan struct{})}
+	s.leave, s.stopping = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler:           s.handler(),
+		ConnContext:       s.identify,
+		ReadHeaderTimeout: 10 * time.Second, // a local client sends its headers at once
+		MaxHeaderBytes:    64 << 10,         // mcpx connect carries passed variables in headers
+		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Serve accepts connections until Stop; it returns at once.
+func (s *Server) Serve(l net.Listener) {
+	s.serving.Go(func() {
+		if err := s.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			s.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "local api stopped accepting", slog.Any(key.Cause, err))
+		}
+	})
+}
+
+// Stop refuses new requests, ends streams and waits until the requests in work are answered, or ctx is done. Callers of
+// daemon.stop stay connected until Close. Safe to call twice.
+func (s *Server) Stop(ctx context.Context) error {
+	s.gate.Lock()
+	s.stopped = true
+	s.gate.Unlock()
+	s.stopping()
+	done := make(chan struct{})
+	go func() {
+		s.busy.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close cuts every connection. A daemon process does not call it: its callers see the end of the connection when the
+// process has really ended.
+func (s *Server) Close() {
+	s.close.Do(func() {
+		s.stopping()
+		close(s.ended)
+		_ = s.http.Close() // the listener may be closed already; nothing is left to do about it
+		s.serving.Wait()
+	})
+}
+
+// enter counts a request, or refuses it because the daemon is stopping.
+func (s *Server) enter() bool {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.stopped {
+		return false
+	}
+	s.busy.Add(1)
+	return true
+}
+
+type peer struct {
+	same bool
+	err  error
+}
+
+type peerKey struct{}
+
+func (s *Server) identify(ctx context.Context, conn net.Conn) context.Context {
+	same, err := s.cfg.SameUser(conn)
+	ctx = context.WithValue(ctx, peerKey{}, peer{same, err})
+	if s.cfg.ConnContext != nil {
+		ctx = s.cfg.ConnContext(ctx, conn)
+	}
+	return ctx
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, op := range api.Ops {
+		h, ok := handlers[op.Name]
+		if !ok {
+			panic("localapi: no handler for " + op.Name)
+		}
+		mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) { h(s, op, w, r) })
+	}
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, fault.New(fault.NotFound, "op-unknown").Saying("this daemon has no operation %s %s", r.Method, r.URL.Path).
+			Hinting("see docs/api.md for the operations of API level %d", api.Level))
+	})
+	if s.cfg.Routes != nil {
+		mux.Handle("/servers/", s.cfg.Routes)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(api.HeaderLevel, strconv.Itoa(api.Level))
+		if err := admit(r); err != nil {
+			fail(w, err)
+			return
+		}
+		mux.ServeHTTP(w, r.WithContext(api.As(r.Context(), api.Owner)))
+	})
+}
+
+// admit lets in what our own user sent, and nothing that a web page made: browsers always add Origin or Referer to a
+// request that can change something.
+func admit(r *http.Request) error {
+	if r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" {
+		return fault.New(fault.Denied, "origin-refused").Saying("the local API does not answer web pages")
+	}
+	p, _ := r.Context().Value(peerKey{}).(peer)
+	if p.err != nil {
+		return fault.New(fault.Denied, "peer-unknown").Saying("the system does not tell who is connected").Because(p.err)
+	}
+	if !p.same {
+		return fault.New(fault.Denied, "peer-refused").Saying("this daemon belongs to another user")
+	}
+	return nil
+}
+
+// statuses is the table from kinds to statuses of the local API.
+var statuses = map[fault.Kind]int{
+	fault.Invalid:         http.StatusBadRequest,
+	fault.Unauthenticated: http.StatusUnauthorized,
+	fault.Denied:          http.StatusForbidden,
+	fault.NeedsApproval:   http.StatusPreconditionRequired,
+	fault.NotFound:        http.StatusNotFound,
+	fault.Conflict:        http.StatusConflict,
+	fault.Stale:           http.StatusPreconditionFailed,
+	fault.Busy:            http.StatusTooManyRequests,
+	fault.Unavailable:     http.StatusServiceUnavailable,
+	fault.UnknownOutcome:  http.StatusInternalServerError, // HTTP layers retry 502 to 504
+	fault.Canceled:        499,                            // nobody reads it: the caller has left
+	fault.Internal:        http.StatusInternalServerError,
+}
+
+func fail(w http.ResponseWriter, err error) {
+	problem := api.ProblemOf(err)
+	status, ok := statuses[problem.Kind]
+	if !ok {
+		status = http.StatusInternalServerError
+	}
+	reply(w, status, api.Failure{Error: problem})
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		status = http.StatusInternalServerError
+		data = []byte(`{"error":{"kind":"internal","code":"answer-unwritable","message":"the answer cannot be written as JSON"}}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // a caller that left needs no answer
+}
