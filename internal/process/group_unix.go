@@ -1,0 +1,190 @@
+//go:build unix
+
+package process
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// groupPoll is how often the end of a group is looked for. The kernel has no event for "the last member left", and a
+// group lives on after its leader only when it misbehaves.
+const groupPoll = 10 * time.Millisecond
+
+// End ends the child and its group by the ladder: closeStdin is called first and must not block. It returns when all
+// are gone or the ladder is through; survivors are the pids that still run. It may be called while the child's output
+// is still being read.
+func (c *Child) End(l Ladder, closeStdin func()) (survivors []int) {
+	closeStdin()
+	if c.gone(l.Stdin) {
+		return nil
+	}
+	// Descendants that left the group are found now, while their parents live; each keeps its identity.
+	strays := c.descendants()
+	c.signal(syscall.SIGTERM)
+	if c.gone(l.Term) && !anyAlive(strays) {
+		return nil
+	}
+	strays = append(strays, c.descendants()...)
+	c.signal(syscall.SIGKILL)
+	for _, id := range strays {
+		signalOne(id, syscall.SIGKILL)
+	}
+	c.gone(l.Kill)
+	return c.survivors(strays)
+}
+
+// Signal sends sig to the whole group of the child.
+func (c *Child) Signal(sig os.Signal) {
+	if s, ok := sig.(syscall.Signal); ok {
+		c.signal(s)
+	}
+}
+
+// EndGroup kills what is left of the group after the leader has ended, and returns the pids that still run.
+func (c *Child) EndGroup(wait time.Duration) (survivors []int) {
+	if !c.groupAlive() {
+		return nil
+	}
+	c.signal(syscall.SIGKILL)
+	c.gone(wait)
+	return c.survivors(nil)
+}
+
+func (c *Child) survivors(strays []Identity) (pids []int) {
+	if c.groupAlive() {
+		for _, s := range processes() {
+			if s.pgid == c.ID.Pid {
+				pids = append(pids, s.pid)
+			}
+		}
+	}
+	for _, id := range strays {
+		if id.Alive() && !slices.Contains(pids, id.Pid) {
+			pids = append(pids, id.Pid)
+		}
+	}
+	return pids
+}
+
+// gone waits at most d for the end of the child and of its whole group.
+func (c *Child) gone(d time.Duration) bool {
+	if d < 0 {
+		d = 0
+	}
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-c.done:
+	case <-limit.C:
+		return false
+	}
+	poll := time.NewTicker(groupPoll)
+	defer poll.Stop()
+	for c.groupAlive() {
+		select {
+		case <-poll.C:
+		case <-limit.C:
+			return !c.groupAlive()
+		}
+	}
+	return true
+}
+
+// groupAlive reports whether some member of the child's group runs.
+func (c *Child) groupAlive() bool {
+	select {
+	case <-c.done:
+	default:
+		return true
+	}
+	// EPERM means that a member exists which changed its user.
+	if err := syscall.Kill(-c.ID.Pid, 0); err != nil && !errors.Is(err, syscall.EPERM) {
+		return false
+	}
+	alive := false
+	for _, s := range processes() {
+		if s.pgid == c.ID.Pid {
+			alive = true
+		}
+		if s.pid == c.ID.Pid {
+			// The leader was reaped and its pid is used again. The kernel gives out no pid that still names a group,
+			// so our group had ended before and this is a stranger's.
+			return false
+		}
+	}
+	return alive
+}
+
+func (c *Child) signal(sig syscall.Signal) {
+	if c.groupAlive() {
+		_ = syscall.Kill(-c.ID.Pid, sig) // the group may end between the two lines; that is what was wanted
+	}
+}
+
+// descendants are the processes below the child that left its group.
+func (c *Child) descendants() []Identity { return strays(processes(), c.ID.Pid) }
+
+// strays are the processes below root that are not in the group of root.
+func strays(all []stat, root int) (ids []Identity) {
+	children := map[int][]stat{}
+	for _, s := range all {
+		children[s.ppid] = append(children[s.ppid], s)
+	}
+	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
+		for _, s := range children[queue[0]] {
+			queue = append(queue, s.pid)
+			if s.pgid == root {
+				continue
+			}
+			if id, err := s.identity(); err == nil {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+func anyAlive(ids []Identity) bool { return slices.ContainsFunc(ids, Identity.Alive) }
+
+func signalOne(id Identity, sig syscall.Signal) {
+	if id.Alive() {
+		_ = syscall.Kill(id.Pid, sig) // it may have ended between the two lines; that is what was wanted
+	}
+}
+
+// KillOrphans kills the group that leader led, if that can be proved: the leader still runs with this identity, or it
+// has ended and its group lives on with members that are younger. It reports whether something was killed.
+func KillOrphans(leader Identity) bool {
+	boot, err := bootID()
+	if err != nil || boot != leader.Boot || leader.Pid <= 1 {
+		return false
+	}
+	ours := leader.Alive()
+	for _, s := range processes() {
+		if s.pid == leader.Pid && s.start != leader.Start {
+			return false // the pid is used again, so the group had ended before
+		}
+		if s.pgid == leader.Pid && s.start >= leader.Start {
+			ours = true
+		}
+	}
+	return ours && syscall.Kill(-leader.Pid, syscall.SIGKILL) == nil
+}
+
+// Kill ends exactly the process that id names with SIGKILL. It reports whether it was there.
+func Kill(id Identity) bool {
+	if !id.Alive() {
+		return false
+	}
+	return syscall.Kill(id.Pid, syscall.SIGKILL) == nil
+}
+
+// Notify sends sig to exactly the process that id names. It reports whether it was there.
+func Notify(id Identity, sig os.Signal) bool {
+	s, ok := sig.(syscall.Signal)
+	return ok && id.Alive() && syscall.Kill(id.Pid, s) == nil
+}
