@@ -1,6 +1,10 @@
 package catalog
 
-import "context"
+import (
+	"context"
+
+	"mcpx/internal/fault"
+)
 
 // Reader reads the stored servers. It is part of the transaction port that package store joins.
 type Reader interface {
@@ -67,4 +71,22 @@ func All(ctx context.Context, r Reader) ([]Server, error) {
 		}
 		after = page[len(page)-1].Name
 	}
+}
+
+// Unknown is the error of a name or id that no entry has.
+func Unknown(name string) *fault.Error {
+	return fault.New(fault.NotFound, "server-unknown").
+		Saying("no server is named %q", name).
+		Hinting("run `mcpx server list` to see the names")
+}
+
+// Taken is the error of a name or alias that another entry has.
+func Taken(name, owner string) *fault.Error {
+	e := fault.New(fault.Conflict, "server-exists")
+	if name == owner {
+		return e.Saying("a server named %q exists", name).
+			Hinting("choose another name, or change it with `mcpx server edit %s`", owner)
+	}
+	return e.Saying("%q is an alias of the server %q", name, owner).
+		Hinting("choose another name, or remove the alias with `mcpx server edit %s`", owner)
 }

@@ -1,0 +1,219 @@
+// Package sqlite decides how the rows of mcpx lie in one SQLite file: schema, migrations, statements, durability and
+// backup. It refuses to know what the rows mean and who may change them.
+//
+// Invariant: a Change that returned nil survives a power cut; one that returned an error left no trace.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver registers itself under the name "sqlite"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/store"
+)
+
+const (
+	// applicationID marks the file as ours ("mcpx" in ASCII), so that another program's database is never migrated.
+	applicationID = 0x6d637078
+
+	// busyTimeout bounds the wait for a lock that another process holds. Only the lock holder opens the file, so a
+	// wait means a backup tool or a person with a shell; longer than this the caller is told.
+	busyTimeout = 5 * time.Second
+
+	// journalLimit keeps a WAL that a long reader made large from staying large.
+	journalLimit = 64 << 20
+
+	// maxReaders bounds the reading connections: reads are short, and each connection has its own page cache.
+	maxReaders = 4
+)
+
+// Config is what Open needs.
+type Config struct {
+	Path    string           // the database file; its directory must exist
+	Backups string           // directory for copies made before a migration; made when needed
+	Now     func() time.Time // for the names of backups and the migration record
+}
+
+// DB is a store.DB on one SQLite file: one connection that writes, a few that can only read.
+type DB struct {
+	path    string
+	writer  *sql.DB
+	readers *sql.DB
+}
+
+var _ store.DB = (*DB)(nil)
+
+// Open opens the file, makes it when it is absent, and migrates it to the schema of this build after a backup. A file
+// of a newer build, of another program, or a damaged one is refused untouched.
+func Open(ctx context.Context, c Config) (*DB, error) {
+	steps, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, c, steps)
+}
+
+func open(ctx context.Context, c Config, steps []migration) (*DB, error) {
+	if !filepath.IsAbs(c.Path) {
+		return nil, fmt.Errorf("sqlite: Config.Path is %q, want an absolute path", c.Path)
+	}
+	if c.Backups == "" {
+		return nil, errors.New("sqlite: Config.Backups is required")
+	}
+	if c.Now == nil {
+		return nil, errors.New("sqlite: Config.Now is required")
+	}
+	if err := createPrivate(c.Path); err != nil {
+		return nil, err
+	}
+	db := &DB{path: c.Path}
+	if err := db.connect(ctx, c, steps); err != nil {
+		return nil, errors.Join(describe(err, c.Path), db.Close())
+	}
+	return db, nil
+}
+
+func (db *DB) connect(ctx context.Context, c Config, steps []migration) error {
+	// Before the first write (WAL mode is one) look whether the file is ours.
+	if err := checkForeign(ctx, c.Path); err != nil {
+		return err
+	}
+	var err error
+	if db.writer, err = pool(c.Path, false); err != nil {
+		return err
+	}
+	db.writer.SetMaxOpenConns(1)
+	if err := migrate(ctx, db.writer, c, steps); err != nil {
+		return err
+	}
+	if db.readers, err = pool(c.Path, true); err != nil {
+		return err
+	}
+	db.readers.SetMaxOpenConns(maxReaders)
+	return db.readers.PingContext(ctx)
+}
+
+// pool opens connections with the pragmas in the order that matters: the timeout first, since the switch to WAL can
+// already meet a lock.
+func pool(path string, readOnly bool) (*sql.DB, error) {
+	pragmas := []string{
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
+		"journal_mode(WAL)",
+		"synchronous(FULL)",
+		"foreign_keys(1)",
+		fmt.Sprintf("journal_size_limit(%d)", journalLimit),
+	}
+	if runtime.GOOS == "darwin" { // fsync does not reach the platter there
+		pragmas = append(pragmas, "fullfsync(1)", "checkpoint_fullfsync(1)")
+	}
+	q := url.Values{}
+	if readOnly {
+		pragmas = append(pragmas, "query_only(1)")
+	} else {
+		q.Set("_txlock", "immediate")
+	}
+	q["_pragma"] = pragmas
+	return sql.Open("sqlite", dsn(path, q))
+}
+
+func dsn(path string, q url.Values) string {
+	p := filepath.ToSlash(path)
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p // a drive letter
+	}
+	return (&url.URL{Scheme: "file", Path: p, RawQuery: q.Encode()}).String()
+}
+
+// createPrivate makes the file with mode 0600 before SQLite can make it with the umask's; WAL and shared memory take
+// the mode of the database.
+func createPrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fault.New(fault.Unavailable, "store-open").
+			Saying("cannot open the database %s", path).
+			Hinting("make sure that its directory exists and belongs to you").Because(err)
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return fault.New(fault.Unavailable, "store-open").Saying("cannot look at the database %s", path).Because(err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return fault.New(fault.Denied, "store-permissions").
+			Saying("the database %s can be read by others (mode %04o)", path, info.Mode().Perm()).
+			Hinting("run `chmod 600 %s`", path)
+	}
+	return nil
+}
+
+// View runs fn on one snapshot.
+func (db *DB) View(ctx context.Context, fn func(store.Reader) error) error {
+	return db.run(ctx, db.readers, &sql.TxOptions{ReadOnly: true}, func(t *tx) error { return fn(t) })
+}
+
+// Change runs fn as the only writer.
+func (db *DB) Change(ctx context.Context, fn func(store.Tx) error) error {
+	return db.run(ctx, db.writer, nil, func(t *tx) error { return fn(t) })
+}
+
+// run waits for a connection as long as ctx allows. From then on nothing is interrupted: a cancelled statement rolls
+// the transaction back behind fn and can poison the connection (TestExercise, case cancelled).
+func (db *DB) run(ctx context.Context, pool *sql.DB, o *sql.TxOptions, fn func(*tx) error) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fault.New(fault.Canceled, "store-wait").Saying("the wait for the database ended").Because(context.Cause(ctx))
+		}
+		return describe(err, db.path)
+	}
+	defer func() { _ = conn.Close() }() // gives the connection back; the transaction has ended
+	t, err := conn.BeginTx(context.WithoutCancel(ctx), o)
+	if err != nil {
+		return describe(err, db.path)
+	}
+	// After a commit this is a no-op; after an error or a panic of fn it undoes everything.
+	defer func() { _ = t.Rollback() }()
+	if err := fn(&tx{sql: t, path: db.path}); err != nil {
+		return err
+	}
+	if o != nil && o.ReadOnly {
+		return nil
+	}
+	if err := t.Commit(); err != nil {
+		return describe(err, db.path)
+	}
+	return nil
+}
+
+// Close ends all connections; the last one moves the WAL into the file.
+func (db *DB) Close() error {
+	var errs []error
+	for _, p := range []*sql.DB{db.readers, db.writer} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Check reads the whole file and looks for damage and for rows that point nowhere.
+func (db *DB) Check(ctx context.Context) error {
+	verdicts, err := texts(ctx, db.readers, "PRAGMA integrity_check(20)")
+	if err != nil {
+		return describe(err, db.path)
+	}
+	if len(verdicts) != 1 || verdicts[0] != "ok" {
+		return corrupt(db.path).Because(errors.New(strings.Join(verdicts, "; ")))
+	}
+	return orphans(ctx, db.readers, db.path)
+}
