@@ -12,8 +12,8 @@ type tracker struct {
 	depth   int
 	inText  bool
 	escaped bool
-	isKey   bool // the text under way is a key of the top level
-	value   bool // a colon was passed: the next token at the top level is a value
+	isKey   bool                      // the text under way is a key of the top level
+	value   bool                      // a colon was passed: the next token at the top level is a value
 	key     [6*len("method") + 2]byte // room for every letter escaped
 	keyLen  int
 	into    *found // the value under way is kept here

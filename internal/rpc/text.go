@@ -119,7 +119,7 @@ func Unquote(raw []byte) (string, bool) {
 	}
 	inner := raw[1 : len(raw)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(bytes.ToValidUTF8(inner, []byte("\uFFFD"))), true
+		return string(replaceInvalid(inner)), true
 	}
 	text, ok := appendText(make([]byte, 0, len(inner)), inner)
 	if !ok {
