@@ -1,0 +1,134 @@
+package rig
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"mcpx/internal/test/fakemcp"
+)
+
+// fixtureVerb makes a test binary run a fixture instead of its tests.
+const fixtureVerb = "run-fakemcp"
+
+// Main is the TestMain of packages that drive the program: `func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }`.
+func Main(m *testing.M) int {
+	if len(os.Args) > 1 && os.Args[1] == fixtureVerb {
+		return fakemcp.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr)
+	}
+	code := m.Run()
+	if dir := built.dir; dir != "" {
+		_ = os.RemoveAll(dir) // a leftover in the temporary directory is no failure
+	}
+	return code
+}
+
+// Fixture is the command line of a stdio fixture: this test binary, started again.
+func Fixture(t testing.TB, o fakemcp.Options) []string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{self, fixtureVerb}, o.Flags()...)
+}
+
+var built struct {
+	once sync.Once
+	dir  string
+	path string
+	err  error
+}
+
+// Binary builds mcpx once for each test binary and returns its path. MCPX_TEST_RACE=1 builds it with the race detector.
+func Binary(t testing.TB) string {
+	t.Helper()
+	built.once.Do(func() {
+		built.dir, built.err = os.MkdirTemp("", "mcpx-bin")
+		if built.err != nil {
+			return
+		}
+		built.path = filepath.Join(built.dir, "mcpx")
+		if runtime.GOOS == "windows" {
+			built.path += ".exe"
+		}
+		args := []string{"build", "-o", built.path}
+		if os.Getenv("MCPX_TEST_RACE") != "" {
+			args = append(args, "-race")
+		}
+		cmd := exec.Command("go", append(args, ".")...)
+		cmd.Dir = Root(t)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
+
+// Root is the directory of the module.
+func Root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			t.Fatal("rig: no go.mod above the working directory")
+		}
+		dir = parent
+	}
+}
+
+// CI says whether a missing tool is a failure.
+func CI() bool { return os.Getenv("CI") == "true" }
+
+// Missing skips the test by name, or fails it in CI: what CI does not have it must install.
+func Missing(t testing.TB, what string) {
+	t.Helper()
+	if CI() {
+		t.Fatalf("missing in CI: %s (.ci/install brings it)", what)
+	}
+	t.Skipf("skip: %s is not installed (run .ci/install)", what)
+}
+
+// Cached is a path below a set that .ci/install keeps, for example Cached(t, "peers", "node_modules"). The set's
+// directory is named after the digest of its lock file, so a changed lock never meets an old set.
+func Cached(t testing.TB, set, lock string, more ...string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(Root(t), ".ci", set, lock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := os.Getenv("MCPX_CI_CACHE")
+	if cache == "" {
+		base := os.Getenv("XDG_CACHE_HOME")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			base = filepath.Join(home, ".cache")
+		}
+		cache = filepath.Join(base, "mcpx-ci")
+	}
+	sum := sha256.Sum256(raw)
+	path := filepath.Join(append([]string{cache, set + "-" + hex.EncodeToString(sum[:])[:12]}, more...)...)
+	if _, err := os.Stat(path); err != nil {
+		Missing(t, path)
+	}
+	return path
+}

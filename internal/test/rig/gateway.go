@@ -1,0 +1,246 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	// startWithin is how long a daemon may take until it is ready; a loaded CI machine needs a few seconds.
+	startWithin = 20 * time.Second
+	// stopWithin covers the terminate ladder of a child that ignores everything: 2 s, 3 s, SIGKILL.
+	stopWithin = 20 * time.Second
+	// runWithin bounds one command.
+	runWithin = 60 * time.Second
+)
+
+// Gateway is one running daemon.
+type Gateway struct {
+	t    testing.TB
+	Home string // MCPX_HOME
+	Addr string // 127.0.0.1:PORT
+
+	cmd  *exec.Cmd
+	log  *os.File // what the daemon wrote, over all its lives
+	done chan error
+}
+
+// Start runs `mcpx serve` on a port of its own and waits until it is ready. Everything is stopped when the test ends.
+func Start(t testing.TB) *Gateway {
+	t.Helper()
+	// Not t.TempDir: the path of a unix socket has about 100 bytes, and test names are long.
+	home, err := os.MkdirTemp("", "mx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{t: t, Home: home, Addr: fmt.Sprintf("127.0.0.1:%d", Port(t))}
+	if g.log, err = os.Create(filepath.Join(home, "serve.log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.cleanup)
+	g.Serve()
+	return g
+}
+
+// Port is a free port below the ephemeral range: a port above it can be taken by any outgoing connection between the
+// moment we looked and the moment the daemon listens.
+func Port(t testing.TB) int {
+	t.Helper()
+	for range 200 {
+		port := 20000 + rand.IntN(12000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	t.Fatal("rig: no free port between 20000 and 32000")
+	return 0
+}
+
+// Environ is the environment of everything that runs against this daemon: nothing of the caller's but PATH.
+func (g *Gateway) Environ(extra ...string) []string {
+	return append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(g.Home, "user"), "MCPX_HOME=" + g.Home,
+		"LANG=C.UTF-8", "TERM=dumb", "NO_COLOR=1",
+	}, extra...)
+}
+
+// Serve starts the daemon, again after Kill, and waits until it is ready.
+func (g *Gateway) Serve() {
+	g.t.Helper()
+	if err := os.MkdirAll(filepath.Join(g.Home, "user"), 0o700); err != nil {
+		g.t.Fatal(err)
+	}
+	g.cmd = exec.Command(Binary(g.t), "serve", "--listen", g.Addr)
+	g.cmd.Env = g.Environ()
+	g.cmd.Dir = g.Home
+	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
+	if err := g.cmd.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func(cmd *exec.Cmd) { done <- cmd.Wait() }(g.cmd)
+	g.done = done
+	deadline := time.Now().Add(startWithin)
+	for {
+		select {
+		case err := <-done:
+			g.done <- err
+			g.t.Fatalf("mcpx serve ended: %v\n%s", err, g.Log())
+		default:
+		}
+		if g.ready() {
+			return
+		}
+		if time.Now().After(deadline) {
+			g.t.Fatalf("mcpx serve is not ready after %s\n%s", startWithin, g.Log())
+		}
+		time.Sleep(5 * time.Millisecond) // readiness is polled as any client would
+	}
+}
+
+func (g *Gateway) ready() bool {
+	client := http.Client{Timeout: time.Second}
+	resp, err := client.Get("http://" + g.Addr + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// PID is the daemon's process.
+func (g *Gateway) PID() int { return g.cmd.Process.Pid }
+
+// URL is the endpoint of a server.
+func (g *Gateway) URL(name string) string { return "http://" + g.Addr + "/servers/" + name + "/mcp" }
+
+// Log is what the daemon has printed.
+func (g *Gateway) Log() string {
+	raw, err := os.ReadFile(g.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+// Kill ends the daemon with SIGKILL and waits for its end. Serve starts the next one.
+func (g *Gateway) Kill() {
+	g.t.Helper()
+	if err := g.cmd.Process.Kill(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.wait()
+}
+
+func (g *Gateway) wait() {
+	g.t.Helper()
+	select {
+	case <-g.done:
+		g.done = nil
+	case <-time.After(stopWithin):
+		g.t.Errorf("mcpx serve (pid %d) is still there after %s", g.PID(), stopWithin)
+		_ = g.cmd.Process.Kill() // so that the next test starts clean
+		<-g.done
+		g.done = nil
+	}
+}
+
+// Result is how a command ended.
+type Result struct {
+	Stdout, Stderr string
+	Code           int
+}
+
+// Run runs one mcpx command to its end.
+func (g *Gateway) Run(args ...string) Result {
+	g.t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), runWithin)
+	defer stop()
+	cmd := exec.CommandContext(ctx, Binary(g.t), args...)
+	cmd.Env, cmd.Dir = g.Environ(), g.Home
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		g.t.Fatalf("mcpx %s: %v", strings.Join(args, " "), err)
+	}
+	if ctx.Err() != nil {
+		g.t.Fatalf("mcpx %s: no end after %s\n%s%s", strings.Join(args, " "), runWithin, &out, &complaints)
+	}
+	return Result{out.String(), complaints.String(), cmd.ProcessState.ExitCode()}
+}
+
+// Must runs a command that has to succeed and returns its stdout.
+func (g *Gateway) Must(args ...string) string {
+	g.t.Helper()
+	r := g.Run(args...)
+	if r.Code != 0 {
+		g.t.Fatalf("mcpx %s: exit code %d\n%s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
+	}
+	return r.Stdout
+}
+
+// Add adds a stdio server; flags go before the command.
+func (g *Gateway) Add(name string, command []string, flags ...string) {
+	g.t.Helper()
+	g.Must(append(append(append([]string{"server", "add", name}, flags...), "--"), command...)...)
+}
+
+// AddURL adds an HTTP server.
+func (g *Gateway) AddURL(name, url string, flags ...string) {
+	g.t.Helper()
+	g.Must(append([]string{"server", "add", name, "--url", url}, flags...)...)
+}
+
+// Share makes a server global, as a person would.
+func (g *Gateway) Share(name string) {
+	g.t.Helper()
+	g.Must("server", "edit", name, "--sharing", "global", "--yes")
+}
+
+func (g *Gateway) cleanup() {
+	if g.done != nil {
+		if r := g.Run("daemon", "stop", "--children"); r.Code != 0 {
+			g.t.Errorf("mcpx daemon stop --children: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+			_ = g.cmd.Process.Signal(os.Interrupt) // so that wait does not always need the hard way
+		}
+		g.wait()
+	}
+	if left := Survivors(g.Home); len(left) > 0 {
+		g.t.Errorf("left behind after `daemon stop --children`:\n%s", strings.Join(left, "\n"))
+		endSurvivors(g.Home)
+	}
+	if log := g.Log(); strings.Contains(log, "panic:") || strings.Contains(log, "DATA RACE") {
+		g.t.Errorf("the daemon's output:\n%s", log)
+	} else if g.t.Failed() {
+		g.t.Logf("the daemon's output:\n%s", tail(log, 8<<10))
+	}
+	_ = g.log.Close() // only read from here on
+	if err := os.RemoveAll(g.Home); err != nil {
+		g.t.Error(err)
+	}
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "…" + s[len(s)-n:]
+	}
+	return s
+}

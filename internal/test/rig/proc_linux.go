@@ -1,0 +1,77 @@
+package rig
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// endWithin is how long a process may take to vanish after the daemon reported that it is gone: reaping by init.
+const endWithin = 2 * time.Second
+
+// Survivors lists the processes whose command line or environment names the directory, after a moment for those that
+// are just ending. Only Linux can tell.
+func Survivors(dir string) []string {
+	deadline := time.Now().Add(endWithin)
+	for {
+		left := naming(dir)
+		if len(left) == 0 || time.Now().After(deadline) {
+			var lines []string
+			for pid, args := range left {
+				lines = append(lines, fmt.Sprintf("pid %d: %s", pid, args))
+			}
+			return lines
+		}
+		time.Sleep(20 * time.Millisecond) // a process table has no event to wait for
+	}
+}
+
+// endSurvivors kills what Survivors found, by pid.
+func endSurvivors(dir string) {
+	for pid := range naming(dir) {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+	}
+}
+
+func naming(dir string) map[int]string {
+	found := map[int]string{}
+	entries, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		panic(err) // a constant pattern
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(filepath.Base(entry))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		args, err := os.ReadFile(entry + "/cmdline")
+		if err != nil || len(args) == 0 {
+			continue // ended, or a zombie that its parent will reap
+		}
+		env, _ := os.ReadFile(entry + "/environ") // another user's: not ours either
+		if bytes.Contains(args, []byte(dir)) || bytes.Contains(env, []byte(dir)) {
+			found[pid] = strings.TrimSpace(strings.ReplaceAll(string(args), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// Alive says whether the process runs: a zombie does not.
+func Alive(pid int) bool {
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && len(args) > 0
+}
+
+// Descriptors counts the open files of a process.
+func Descriptors(pid int) int {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return -1
+	}
+	return len(entries)
+}
