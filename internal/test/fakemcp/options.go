@@ -31,7 +31,6 @@ type Options struct {
 	StartDelay  time.Duration // before the first read
 	IgnoreTerm  bool          // ignores SIGTERM
 	IgnoreEOF   bool          // lives on after stdin ended
-	LastWord    bool          // answers the last request without a final newline, at EOF
 	Tasks       bool          // declares tasks in the form of the era
 	Serve       string        // address: Streamable HTTP instead of stdio
 	Stateful    bool          // HTTP: legacy sessions with an id
@@ -65,7 +64,6 @@ func (o Options) Flags() []string {
 	}
 	yes("ignore-term", o.IgnoreTerm)
 	yes("ignore-eof", o.IgnoreEOF)
-	yes("last-word", o.LastWord)
 	yes("tasks", o.Tasks)
 	text("serve", o.Serve)
 	yes("stateful", o.Stateful)
@@ -90,7 +88,6 @@ func ParseFlags(args []string, complaints io.Writer) (Options, error) {
 	f.DurationVar(&o.StartDelay, "start-delay", 0, "wait before the first read")
 	f.BoolVar(&o.IgnoreTerm, "ignore-term", false, "ignore SIGTERM")
 	f.BoolVar(&o.IgnoreEOF, "ignore-eof", false, "live on after stdin ended")
-	f.BoolVar(&o.LastWord, "last-word", false, "answer the last request at EOF, without a newline")
 	f.BoolVar(&o.Tasks, "tasks", false, "declare tasks")
 	f.StringVar(&o.Serve, "serve", "", "serve Streamable HTTP on this address instead of stdio")
 	f.BoolVar(&o.Stateful, "stateful", false, "HTTP: legacy sessions")

@@ -91,25 +91,17 @@ func (s *Server) Stdio(in io.Reader, out, complaints io.Writer) error {
 	}
 	time.Sleep(s.opt.StartDelay)
 	reader := bufio.NewReaderSize(in, 1<<16)
-	var last []byte
 	for {
 		line, err := reader.ReadBytes('\n')
 		if len(line) > 0 {
 			s.keep(line)
-			line = bytes.TrimRight(line, "\r\n")
-			last = line
-			s.line(line)
+			s.line(bytes.TrimRight(line, "\r\n"))
 		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return err
-		}
-	}
-	if s.opt.LastWord {
-		if m, err := parse(last); err == nil && m.id() != "" {
-			s.print(m.fill(`{"jsonrpc":"2.0","id":@ID@,"result":{"content":[{"type":"text","text":"last word"}]}}`))
 		}
 	}
 	if s.opt.IgnoreEOF {

@@ -76,15 +76,17 @@ func (c *call) tool() {
 }
 
 // rawLines prints arguments.lines, each with its holes filled and a line feed after it. A line that ends in @CUT@ gets
-// none, so that the next one continues it.
+// none, so that the next one continues it. With arguments.exit the fixture ends after the last line.
 func (c *call) rawLines() {
 	var lines []string
 	var pause int
+	var exit bool
 	if err := c.msg.arg("lines", &lines); err != nil {
 		c.fails(-32602, err.Error(), "")
 		return
 	}
 	_ = c.msg.arg("pause_ms", &pause) // none
+	_ = c.msg.arg("exit", &exit)      // no
 	for _, line := range lines {
 		line, cut := strings.CutSuffix(line, "@CUT@")
 		filled := c.msg.fill(line)
@@ -97,6 +99,9 @@ func (c *call) rawLines() {
 		}
 		c.server.print(filled)
 		time.Sleep(time.Duration(pause) * time.Millisecond)
+	}
+	if exit {
+		os.Exit(0)
 	}
 }
 

@@ -144,25 +144,30 @@ func (c *Client) send(ctx context.Context, method, body string) (*http.Response,
 	return c.http.Do(req)
 }
 
-// modernHeaders mirrors the body of a modern request, as clients must.
+// modernHeaders mirrors the body of a modern request, as clients must. Members are looked up in maps: decoding into a
+// struct would take "Method" for method.
 func modernHeaders(h http.Header, body string) {
-	var m struct {
-		Method string
-		Params struct {
-			Name, URI, TaskID string
-			Meta              map[string]json.RawMessage `json:"_meta"`
-		}
-	}
-	if json.Unmarshal([]byte(body), &m) != nil || m.Params.Meta["io.modelcontextprotocol/protocolVersion"] == nil {
+	var top, params, meta map[string]json.RawMessage
+	if json.Unmarshal([]byte(body), &top) != nil || json.Unmarshal(top["params"], &params) != nil ||
+		json.Unmarshal(params["_meta"], &meta) != nil || meta["io.modelcontextprotocol/protocolVersion"] == nil {
 		return
 	}
 	h.Set("MCP-Protocol-Version", "2026-07-28")
-	h.Set("Mcp-Method", m.Method)
-	for _, name := range []string{m.Params.Name, m.Params.URI, m.Params.TaskID} {
-		if name != "" {
+	h.Set("Mcp-Method", text(top["method"]))
+	for _, member := range []string{"name", "uri", "taskId"} {
+		if name := text(params[member]); name != "" {
 			h.Set("Mcp-Name", EncodeHeader(name))
+			return
 		}
 	}
+}
+
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
 }
 
 // Envelope is the metadata of a modern request with these client capabilities, as members of _meta.
