@@ -1,0 +1,312 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"mcpx/internal/era"
+	"mcpx/internal/rpc"
+)
+
+// Cell L-M: a legacy session on a backend that speaks only 2026-07-28. The session has no process of its own; its
+// requests travel on the modern lane with an envelope made from its initialize.
+
+// connectBridged answers an initialize from the backend's server/discover.
+func (s *Server) connectBridged(ctx context.Context, x *Session) ([]byte, error) {
+	laneKey := s.laneKey(x.caller)
+	if laneKey == "" {
+		laneKey = "principal:" + x.caller.Principal
+	}
+	sl, err := s.slotFor("m:"+laneKey, s.startModern(x.caller))
+	if err != nil {
+		return nil, err
+	}
+	l, err := sl.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.legacy.CompareAndSwap(uint32(unknown), uint32(refuses))
+	x.slot, x.own, x.bridged = sl, false, true
+	l.join(x)
+	_, id := x.initID()
+	return rpc.ResultResponse(id, era.InitializeFromDiscover(l.result, x.negotiate(era.LegacyNewest))), nil
+}
+
+// requestBridged serves one request of a bridged session.
+func (x *Session) requestBridged(st *Stream, method string, body []byte, m rpc.Message) {
+	id := m.ID.Of(body)
+	switch method {
+	case "ping":
+		st.finish(rpc.ResultResponse(id, []byte("{}")), 200)
+		return
+	case "logging/setLevel":
+		if !x.note(method, body, m) {
+			st.finish(rpc.ErrorResponse(id, codeInvalidParams, "unknown log level", nil), 200)
+			return
+		}
+		st.finish(rpc.ResultResponse(id, []byte("{}")), 200)
+		return
+	case "resources/subscribe", "resources/unsubscribe":
+		if !x.note(method, body, m) {
+			st.finish(rpc.ErrorResponse(id, codeInvalidParams, "params.uri is missing", nil), 200)
+			return
+		}
+		x.relistenBridged()
+		st.finish(rpc.ResultResponse(id, []byte("{}")), 200)
+		return
+	}
+	x.mu.Lock()
+	env := era.Envelope{Params: x.params}
+	if x.level >= 0 {
+		env.LogLevel = levels[x.level]
+	}
+	x.mu.Unlock()
+	modern := era.LegacyToModern(body, m, env)
+	c := x.newCall(st, method, modern, mustScan(modern))
+	if c == nil {
+		st.finish(rpc.ErrorResponse(id, codeInvalidRequest, "a request with this id is still in flight", nil), 200)
+		return
+	}
+	t := &turns{x: x, st: st, id: id, method: method, request: modern, uri: m.URI.Of(body)}
+	t.submit(c)
+}
+
+// turns is one call of a bridged session over its rounds of questions.
+type turns struct {
+	x       *Session
+	st      *Stream
+	id      []byte
+	method  string
+	request []byte // the modern request with the client's id, as it was first sent
+	uri     []byte // params.uri, for the error of a missing resource
+	rounds  int
+}
+
+// submit sends one round.
+func (t *turns) submit(c *call) {
+	c.logs = true
+	if t.x.srv.def.Load().HTTP != nil {
+		c.out.Headers = era.HeadersFor(c.out.Body, mustScan(c.out.Body), nil)
+		if t.method == "tools/call" {
+			t.x.srv.g.goes.Go(func() { t.submitTool(c) })
+			return
+		}
+	}
+	c.answer = func(a answer) { t.answered(c, a) }
+	t.x.slot.submit(c)
+}
+
+// submitTool adds the headers that mirror parameters of a tool, which needs the tool list.
+func (t *turns) submitTool(c *call) {
+	c.answer = func(a answer) { t.answered(c, a) }
+	if l := t.x.slot.usable(); l != nil {
+		rules := l.schemas()
+		rules.load(l)
+		m := mustScan(c.out.Body)
+		name, _ := rpc.Unquote(m.Name.Of(c.out.Body))
+		c.out.Headers = era.HeadersFor(c.out.Body, m, rules.params[name])
+	}
+	t.x.slot.submit(c)
+}
+
+// answered takes the end of one round.
+func (t *turns) answered(c *call, a answer) {
+	if a.own != nil {
+		t.x.done(c)
+		t.st.finish(a.own.body(t.id, t.x.srv.name(), t.method), 200)
+		return
+	}
+	body := withID(a.body, a.msg, t.id)
+	m := mustScan(body)
+	if m.Kind == rpc.Error {
+		t.x.done(c)
+		t.st.finish(rpc.OneLine(era.ModernErrorToLegacy(t.method, body, m)), 200)
+		return
+	}
+	switch kind, _ := rpc.Unquote(m.ResultType.Of(body)); kind {
+	case "input_required":
+		t.asks(c, body, m)
+		return
+	case "task":
+		t.x.done(c)
+		t.st.finish(trouble{class: AnsweredLost, text: "the server made a task that this client cannot follow"}.body(t.id, t.x.srv.name(), t.method), 200)
+		return
+	}
+	t.x.done(c)
+	t.st.finish(rpc.OneLine(era.ModernResultToLegacy(t.method, t.x.Version, body, m)), 200)
+}
+
+// asks turns each entry of input_required into a question to the client, and sends the next round when all are
+// answered.
+func (t *turns) asks(c *call, body []byte, m rpc.Message) {
+	t.rounds++
+	entries, state := era.InputRequests(body, m)
+	if t.rounds > maxRounds {
+		t.x.done(c)
+		t.st.finish(rpc.ErrorResponse(t.id, codeInternal, "the server asked too often", nil), 200)
+		return
+	}
+	g := &gathering{t: t, c: c, state: slices.Clone(state), left: len(entries), values: map[string][]byte{}}
+	if len(entries) == 0 {
+		g.next()
+		return
+	}
+	for _, e := range entries {
+		req := rpc.RequestMessage([]byte("0"), e.Method, era.DowngradeAsk(e.Method, t.x.Version, e.Params))
+		a := &ask{lane: c.where(), method: e.Method, body: req, msg: mustScan(req), owner: t.x, stream: t.st}
+		a.reply = func(answer []byte, r rpc.Message) { g.got(e, answer, r) }
+		t.x.ask(a, c)
+	}
+}
+
+// gathering collects the answers of one round.
+type gathering struct {
+	t     *turns
+	c     *call
+	state []byte
+
+	mu     sync.Mutex // guards the fields below
+	left   int
+	values map[string][]byte
+	order  []string
+	failed bool
+}
+
+// got takes the client's answer to one question. An error ends the call: the server cannot go on without the answer.
+func (g *gathering) got(e era.InputRequest, body []byte, m rpc.Message) {
+	g.mu.Lock()
+	if g.failed {
+		g.mu.Unlock()
+		return
+	}
+	if m.Kind == rpc.Error {
+		g.failed = true
+		g.mu.Unlock()
+		g.t.x.done(g.c)
+		g.t.st.finish(rpc.ErrorResponse(g.t.id, codeInternal, "the client did not answer "+e.Method+": "+errorText(body, m), nil), 200)
+		return
+	}
+	g.values[e.Key] = slices.Clone(m.Result.Of(body))
+	g.order = append(g.order, e.Key)
+	g.left--
+	ready := g.left == 0
+	g.mu.Unlock()
+	if ready {
+		g.next()
+	}
+}
+
+func errorText(body []byte, m rpc.Message) string {
+	text, _ := rpc.Unquote(rpc.Find(body, m.Error, "message").Of(body))
+	return text
+}
+
+// next sends the next round with the answers and the exact state of the server.
+func (g *gathering) next() {
+	g.mu.Lock()
+	answers := make([]era.InputAnswer, 0, len(g.order))
+	for _, k := range g.order {
+		answers = append(answers, era.InputAnswer{Key: k, Value: g.values[k]})
+	}
+	g.mu.Unlock()
+	x := g.t.x
+	if !x.holds(g.c) {
+		return // the client cancelled meanwhile
+	}
+	x.done(g.c)
+	body := era.Retry(g.t.request, mustScan(g.t.request), answers, g.state)
+	c := x.newCall(g.t.st, g.t.method, body, mustScan(body))
+	if c == nil {
+		return // the id was taken by a new request: the old one has nobody any more
+	}
+	g.t.submit(c)
+}
+
+// holds reports whether the call is still the one that the client waits for.
+func (x *Session) holds(c *call) bool {
+	idKey, _ := rpc.IDKey(c.id)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.calls[idKey] == c
+}
+
+// notifyBridged takes a notification of a bridged client. Only initialized means something: the upstream listen that
+// stands for unsolicited notifications begins.
+func (x *Session) notifyBridged(method string) {
+	if method == "notifications/initialized" {
+		x.relistenBridged()
+	}
+}
+
+// relistenBridged opens one upstream listen for the session, with the URIs that it subscribed to. A changed set opens
+// a new listen before the old one ends.
+func (x *Session) relistenBridged() {
+	x.srv.g.goes.Go(func() {
+		l, err := x.slot.get(x.srv.g.ctx)
+		if err != nil {
+			return // the next request of the session reports it
+		}
+		x.mu.Lock()
+		uris := make([]string, 0, len(x.subs))
+		for uri := range x.subs {
+			uris = append(uris, uri)
+		}
+		old, over := x.listen, x.ended
+		x.mu.Unlock()
+		if over {
+			return
+		}
+		slices.Sort(uris)
+		filter := listenFilter{Tools: true, Prompts: true, Resources: true, URIs: uris}
+		c := x.openListen(l, l.granted(filter))
+		x.mu.Lock()
+		x.listen = c
+		x.mu.Unlock()
+		if old != nil {
+			old.stopQuiet(func(*lane) []byte {
+				return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), old.upID...), '}'))
+			})
+		}
+	})
+}
+
+// openListen sends the listen of a session.
+func (x *Session) openListen(l *lane, filter listenFilter) *call {
+	raw, err := json.Marshal(filter)
+	if err != nil {
+		panic("gateway: listen filter does not encode: " + err.Error())
+	}
+	upID := l.makeID(wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idBridge, Session: x.short, Stream: l.nextStream(), Orig: []byte(`"listen"`)})
+	base := l.envelope(nil)
+	params := rpc.Splice(base, rpc.EditObject(base, rpc.Span{To: len(base)}, nil, rpc.Pair{Key: "notifications", Value: raw})...)
+	c := &call{srv: x.srv, method: "subscriptions/listen", id: []byte(`"listen"`), upID: upID, owner: x, isListen: true}
+	c.out = Outbound{Body: rpc.RequestMessage(upID, "subscriptions/listen", params), Kind: rpc.Request, Method: "subscriptions/listen", Version: l.httpVersion(), Headers: map[string]string{"Mcp-Method": "subscriptions/listen"}}
+	c.answer = func(answer) {} // its end needs no word: the session goes on, the next change of it opens another
+	l.dispatch(c)
+	return c
+}
+
+// tellBridged passes a notification of a modern backend to a legacy client, in that client's shape.
+func (x *Session) tellBridged(via *call, method string, body []byte, m rpc.Message) {
+	switch method {
+	case "notifications/subscriptions/acknowledged", "notifications/cancelled":
+		return
+	case "notifications/message":
+		if !x.wants(body, m) {
+			return
+		}
+	case "notifications/resources/updated":
+		if !x.subscribed(body, m) {
+			return
+		}
+	}
+	if m.Subscription.Ok() {
+		body = rpc.Splice(body, rpc.EditObject(body, m.Meta, []string{era.MetaSubscriptionID})...)
+	}
+	if via != nil && via.isListen {
+		via = nil
+	}
+	x.streamForNote(via, method).push(rpc.OneLine(era.DowngradeNotification(method, x.Version, body)))
+}

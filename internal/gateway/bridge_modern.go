@@ -1,0 +1,379 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"mcpx/internal/era"
+	"mcpx/internal/rpc"
+)
+
+// maxRounds bounds how often one call may ask its client (protocol.md section 5.3).
+const maxRounds = 8
+
+// maxParked bounds the calls of one server that wait for a client's retry.
+const maxParked = 256
+
+// bridged is cell M-L: one modern request on a legacy backend. A question of the backend answers the POST with
+// input_required and parks the call; the retry brings the answer and attaches to the same call.
+type bridged struct {
+	srv    *Server
+	m      *modernCall
+	caps   clientCaps
+	level  int    // rank of the log level that the request asked for, -1 none
+	key    string // of the parked call, inside the sealed state
+	digest string
+
+	mu      sync.Mutex // guards the fields below
+	stream  *Stream    // of the present POST, nil while parked
+	id      []byte     // of the present POST
+	token   []byte     // progress token of the present POST
+	asks    []question // open questions, oldest first
+	asked   int        // questions so far
+	rounds  int
+	kept    *answer // the call's end, when it came while parked
+	expires time.Time
+	over    bool
+}
+
+type question struct {
+	key string // r1, r2, ...
+	ask *ask
+}
+
+// bridgeModern serves a modern request on a legacy backend.
+func (s *Server) bridgeModern(st *Stream, r ModernRequest) {
+	method := r.method()
+	if text, ok := era.RequestState(r.Body, r.Msg); ok {
+		s.retryParked(st, r, text)
+		return
+	}
+	s.g.goes.Go(func() {
+		sl, err := s.bridgeSlot(r)
+		if err != nil {
+			st.finish(startTrouble(err).body(r.id(), s.name(), method), 200)
+			return
+		}
+		ctx, stop := context.WithTimeout(s.g.ctx, s.limits().Start+maxSlotWait)
+		defer stop()
+		l, err := sl.get(ctx)
+		if err != nil {
+			s.bridgeFailed(st, r, err)
+			return
+		}
+		s.modern.CompareAndSwap(uint32(unknown), uint32(refuses))
+		switch method {
+		case "server/discover":
+			st.finish(rpc.ResultResponse(r.id(), era.DiscoverFromInitialize(l.result, era.Supported)), 200)
+		case "subscriptions/listen":
+			s.bridgeListen(st, l, r)
+		default:
+			s.bridgeCall(st, l, r)
+		}
+	})
+}
+
+// bridgeFailed tells the client that no lane could be opened.
+func (s *Server) bridgeFailed(st *Stream, r ModernRequest, err error) {
+	if refused, ok := errors.AsType[*refusedInit](err); ok {
+		st.finish(withID(refused.body, refused.msg, r.id()), 200)
+		return
+	}
+	st.finish(startTrouble(err).body(r.id(), s.name(), r.method()), 200)
+}
+
+// bridgeSlot finds the lane for a modern request: the shared one of the sharing mode, or one for each set of client
+// capabilities, initialised with exactly those.
+func (s *Server) bridgeSlot(r ModernRequest) (*slot, error) {
+	if laneKey := s.laneKey(r.Caller); laneKey != "" {
+		return s.slotFor("l:"+laneKey, s.startShared([]byte(allCapabilities), r.Caller))
+	}
+	caps := era.LegacyCapabilities(r.Body, r.Msg)
+	sum := sha256.Sum256(caps)
+	return s.slotFor("b:"+r.Caller.Principal+":"+hex.EncodeToString(sum[:6]), s.startShared(caps, r.Caller))
+}
+
+// bridgeCall sends a modern request to a legacy lane.
+func (s *Server) bridgeCall(st *Stream, l *lane, r ModernRequest) {
+	m := &modernCall{srv: s, req: r, lane: l}
+	b := &bridged{srv: s, m: m, stream: st, id: r.id(), token: r.Msg.ProgressToken.Of(r.Body), level: -1, key: s.g.random(12), digest: paramsDigest(r)}
+	b.caps = capsOf(era.ClientCapabilities(r.Body, r.Msg))
+	m.bridge = b
+	c := s.modernCall(st, l, m, idBridge)
+	c.answer = b.answered
+	c.out.Body = era.ModernToLegacy(c.out.Body, mustScan(c.out.Body))
+	if level, ok := era.LogLevel(r.Body, r.Msg); ok {
+		b.level = slices.Index(levels, level)
+		l.lowerLevel(b.level)
+	}
+	l.dispatch(c)
+}
+
+// paramsDigest binds a retry to the request it repeats: everything but envelope and answers.
+func paramsDigest(r ModernRequest) string {
+	params := r.Msg.Params.Of(r.Body)
+	bare := rpc.Splice(params, rpc.EditObject(params, rpc.Span{To: len(params)}, []string{"_meta", "inputResponses", "requestState"})...)
+	sum := sha256.Sum256(bare)
+	return hex.EncodeToString(sum[:16])
+}
+
+// lowerLevel makes the backend send log messages of at least this rank.
+func (l *lane) lowerLevel(rank int) {
+	if rank < 0 || !l.declares("logging") {
+		return
+	}
+	l.mu.Lock()
+	change := l.level < 0 || rank < l.level
+	if change {
+		l.level = rank
+	}
+	l.mu.Unlock()
+	if change {
+		l.fire("logging/setLevel", append(append([]byte(`{"level":`), rpc.Quote(levels[rank])...), '}'))
+	}
+}
+
+// ask takes a question of the backend for this call.
+func (b *bridged) ask(a *ask) {
+	switch b.m.c.method {
+	case "tools/call", "prompts/get", "resources/read":
+	default:
+		a.giveUp() // this method cannot be answered with input_required
+		return
+	}
+	if why := b.caps.refuses(a); why != "" {
+		a.refuse(codeNoMethod, why)
+		return
+	}
+	a.gone = func() { b.drop(a) }
+	b.mu.Lock()
+	if b.over {
+		b.mu.Unlock()
+		a.giveUp()
+		return
+	}
+	b.asked++
+	b.asks = append(b.asks, question{key: "r" + strconv.Itoa(b.asked), ask: a})
+	b.mu.Unlock()
+	b.offer()
+}
+
+// drop forgets a question that the backend withdrew.
+func (b *bridged) drop(a *ask) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asks = slices.DeleteFunc(b.asks, func(q question) bool { return q.ask == a })
+}
+
+// offer answers the present POST with the open questions and parks the call.
+func (b *bridged) offer() {
+	b.mu.Lock()
+	if b.stream == nil || len(b.asks) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	b.rounds++
+	if b.rounds > maxRounds {
+		b.mu.Unlock()
+		b.m.c.cancel("too many rounds of questions")
+		b.m.c.fail(trouble{code: codeInternal, text: "the server asked more than " + strconv.Itoa(maxRounds) + " times"})
+		return
+	}
+	st, id := b.stream, b.id
+	b.stream = nil
+	b.expires = b.srv.g.now().Add(stateTTL)
+	requests := make([]era.InputRequest, 0, len(b.asks))
+	for _, q := range b.asks {
+		requests = append(requests, era.InputRequest{Key: q.key, Method: q.ask.method, Params: q.ask.msg.Params.Of(q.ask.body)})
+	}
+	b.mu.Unlock()
+	sealed, err := b.srv.g.seal.seal(state{Call: b.key, Principal: b.m.req.Caller.Principal, Method: b.m.c.method, Digest: b.digest, Expires: b.srv.g.now().Add(stateTTL).Unix()})
+	if err != nil || !b.srv.park(b) {
+		b.m.c.cancel("cannot be parked")
+		st.finish(trouble{class: Busy, text: "too many calls wait for answers of their clients", wait: time.Second}.body(id, b.srv.name(), b.m.c.method), 200)
+		b.abandon()
+		return
+	}
+	st.finish(rpc.ResultResponse(id, era.InputRequired(requests, rpc.Quote(sealed))), 200)
+}
+
+// park enters the call into the server's table of parked calls.
+func (s *Server) park(b *bridged) bool {
+	s.parkMu.Lock()
+	defer s.parkMu.Unlock()
+	if s.parked[b.key] == nil && len(s.parked) >= maxParked {
+		return false
+	}
+	s.parked[b.key] = b
+	return true
+}
+
+func (s *Server) unpark(b *bridged) {
+	s.parkMu.Lock()
+	delete(s.parked, b.key)
+	s.parkMu.Unlock()
+}
+
+// retryParked attaches a retry to its parked call and delivers the answers it brings.
+func (s *Server) retryParked(st *Stream, r ModernRequest, text string) {
+	refuse := func(why string) {
+		st.finish(rpc.ErrorResponse(r.id(), codeInvalidParams, why, nil), 200)
+	}
+	open, ok := s.g.seal.open(text, s.g.now())
+	if !ok {
+		refuse("requestState is not valid or too old; repeat the call without it")
+		return
+	}
+	if open.Principal != r.Caller.Principal || open.Method != r.method() || open.Digest != paramsDigest(r) {
+		refuse("requestState belongs to another request")
+		return
+	}
+	s.parkMu.Lock()
+	b := s.parked[open.Call]
+	s.parkMu.Unlock()
+	if b == nil {
+		st.finish(trouble{class: SentUnknown, text: "the parked call is gone: its server ended, or it was answered already"}.body(r.id(), s.name(), r.method()), 200)
+		return
+	}
+	b.resume(st, r)
+}
+
+// resume delivers a retry's answers and goes on with the call.
+func (b *bridged) resume(st *Stream, r ModernRequest) {
+	b.mu.Lock()
+	if b.stream != nil {
+		b.mu.Unlock()
+		st.finish(rpc.ErrorResponse(r.id(), codeInvalidParams, "another retry of this call is running", nil), 200)
+		return
+	}
+	b.stream, b.id, b.token = st, r.id(), r.Msg.ProgressToken.Of(r.Body)
+	st.gone = func() {
+		b.m.c.cancel("the client closed its stream")
+		b.abandon()
+	}
+	var ready []func()
+	b.asks = slices.DeleteFunc(b.asks, func(q question) bool {
+		value := era.InputResponse(r.Body, r.Msg, q.key)
+		if value == nil {
+			return false
+		}
+		ready = append(ready, func() {
+			body := rpc.ResultResponse(q.ask.replyID(), value)
+			q.ask.answered(body, mustScan(body))
+		})
+		return true
+	})
+	kept, missing := b.kept, len(b.asks) > 0
+	b.mu.Unlock()
+	for _, f := range ready {
+		f()
+	}
+	switch {
+	case kept != nil:
+		b.deliver(*kept)
+	case missing:
+		b.offer()
+	}
+}
+
+// answered takes the end of the call.
+func (b *bridged) answered(a answer) {
+	b.mu.Lock()
+	if b.stream == nil && !b.over {
+		b.kept = &a
+		b.mu.Unlock()
+		return
+	}
+	b.mu.Unlock()
+	b.deliver(a)
+}
+
+// deliver gives the end of the call to the client.
+func (b *bridged) deliver(a answer) {
+	b.mu.Lock()
+	st, id := b.stream, b.id
+	b.over = true
+	b.mu.Unlock()
+	b.srv.unpark(b)
+	if st == nil {
+		return
+	}
+	method := b.m.c.method
+	if a.own != nil {
+		st.finish(a.own.body(id, b.srv.name(), method), 200)
+		return
+	}
+	body := withID(a.body, a.msg, id)
+	m := mustScan(body)
+	if m.Kind == rpc.Error {
+		body, status := era.LegacyErrorToModern(method, body, m, b.m.req.Msg.URI.Of(b.m.req.Body))
+		st.finish(rpc.OneLine(body), status)
+		return
+	}
+	info := rpc.Find(b.m.lane.result, rpc.Span{To: len(b.m.lane.result)}, "serverInfo").Of(b.m.lane.result)
+	st.finish(rpc.OneLine(era.LegacyResultToModern(method, body, m, info)), 200)
+}
+
+// abandon gives up a call whose client will not come back.
+func (b *bridged) abandon() {
+	b.mu.Lock()
+	asks := b.asks
+	b.asks, b.over = nil, true
+	b.mu.Unlock()
+	b.srv.unpark(b)
+	for _, q := range asks {
+		q.ask.giveUp()
+	}
+	b.m.c.stopQuiet(func(*lane) []byte {
+		return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), b.m.c.upID...), `,"reason":"the client did not come back"}`...))
+	})
+}
+
+// tell passes what belongs to the call.
+func (b *bridged) tell(_ *call, method string, body []byte, m rpc.Message) {
+	b.mu.Lock()
+	st, token := b.stream, b.token
+	b.mu.Unlock()
+	if st == nil {
+		return
+	}
+	switch method {
+	case "notifications/progress":
+		if token == nil {
+			return
+		}
+		body = rpc.Splice(body, rpc.Edit{At: m.ProgressToken, With: token})
+	case "notifications/message":
+		level, _ := rpc.Unquote(rpc.Find(body, m.Params, "level").Of(body))
+		if b.level < 0 || slices.Index(levels, level) < b.level {
+			return
+		}
+	case "notifications/elicitation/complete", "notifications/tools/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/list_changed", "notifications/resources/updated":
+		return // not on the stream of a call in this revision
+	}
+	st.push(rpc.OneLine(body))
+}
+
+// sweepParked gives up parked calls whose time is over.
+func (s *Server) sweepParked(now time.Time) {
+	s.parkMu.Lock()
+	var late []*bridged
+	for _, b := range s.parked {
+		b.mu.Lock()
+		if b.stream == nil && now.After(b.expires) {
+			late = append(late, b)
+		}
+		b.mu.Unlock()
+	}
+	s.parkMu.Unlock()
+	for _, b := range late {
+		b.abandon()
+	}
+}

@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/rpc"
+)
+
+// JSON-RPC codes of the gateway's own errors (protocol.md section 4). They lie outside the ranges that JSON-RPC and
+// MCP reserve, so that nothing the gateway says can be taken for an answer of the backend.
+const (
+	codeNotSent      = -31901
+	codeSentUnknown  = -31902
+	codeAnsweredLost = -31903
+	codeTimeout      = -31904
+	codeUnavailable  = -31905
+	codeBusy         = -31907
+
+	codeInvalidRequest = -32600
+	codeNoMethod       = -32601
+	codeInvalidParams  = -32602
+	codeInternal       = -32603
+)
+
+// Refusal is a request that is answered by the gateway itself, with the HTTP status that the edge must use.
+type Refusal struct {
+	Status  int
+	Code    int
+	Message string
+	Data    []byte // raw JSON, nil for none
+}
+
+// Body renders the refusal as a JSON-RPC error for the request id (nil: without id).
+func (r *Refusal) Body(id []byte) []byte { return rpc.ErrorResponse(id, r.Code, r.Message, r.Data) }
+
+// trouble is why a call gets an answer of the gateway instead of the backend's.
+type trouble struct {
+	class Class
+	text  string
+	wait  time.Duration // for unavailable and busy
+	exit  *Exit
+	code  int // overrides the class's code, for refusals that are no loss
+}
+
+// body renders the trouble as the final answer of one call. A 5xx would invite blind retries by HTTP layers, so own
+// errors travel as JSON-RPC errors with HTTP 200.
+func (t trouble) body(id []byte, server, method string) []byte {
+	if t.code != 0 {
+		return rpc.ErrorResponse(id, t.code, t.text, nil)
+	}
+	type exit struct {
+		Code   *int   `json:"code,omitempty"`
+		Signal string `json:"signal,omitempty"`
+		Reason string `json:"reason,omitempty"`
+	}
+	data := struct {
+		Class        Class  `json:"class"`
+		Retry        string `json:"retry"`
+		Server       string `json:"server"`
+		Method       string `json:"method"`
+		RetryAfterMs int64  `json:"retryAfterMs,omitempty"`
+		Exit         *exit  `json:"exit,omitempty"`
+		Stderr       string `json:"stderr,omitempty"`
+	}{Class: t.class, Server: server, Method: method, RetryAfterMs: t.wait.Milliseconds()}
+	code, retry := t.class.codes()
+	data.Retry = retry
+	text := fmt.Sprintf("%s: %s", server, t.text)
+	if t.exit != nil {
+		data.Exit = &exit{Reason: string(t.exit.Reason), Signal: t.exit.Name}
+		if t.exit.Signal == 0 && (t.exit.Reason == Exited || t.exit.Reason == Terminated) {
+			data.Exit.Code = &t.exit.Code
+		}
+		data.Stderr = string(t.exit.Tail)
+		if last := lastLine(t.exit.Tail); last != "" {
+			text += " (stderr: " + last + ")"
+		}
+	}
+	raw, err := json.Marshal(map[string]any{"mcpx": data})
+	if err != nil {
+		panic("gateway: own error data does not encode: " + err.Error())
+	}
+	return rpc.ErrorResponse(id, code, text, raw)
+}
+
+// codes gives the JSON-RPC code and the retry advice of a class.
+func (c Class) codes() (code int, retry string) {
+	switch c {
+	case NotSent:
+		return codeNotSent, "safe"
+	case SentUnknown:
+		return codeSentUnknown, "unsafe"
+	case AnsweredLost:
+		return codeAnsweredLost, "unsafe"
+	case TimedOut:
+		return codeTimeout, "unsafe"
+	case Unavailable:
+		return codeUnavailable, "after_wait"
+	case Busy:
+		return codeBusy, "after_wait"
+	}
+	panic("gateway: unknown class " + string(c))
+}
+
+// RPCError is a JSON-RPC error answer, as the gateway's own client returns it.
+type RPCError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Error is the message with its code.
+func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
+
+// startTrouble turns the error of a failed start into a trouble.
+func startTrouble(err error) trouble {
+	if t, ok := err.(*startError); ok { //nolint:errorlint // made and read in this package, never wrapped
+		return trouble{class: Unavailable, text: t.text, wait: t.wait, exit: t.exit}
+	}
+	f := fault.From(err)
+	text := f.Error()
+	if f.Hint != "" {
+		text += "; " + f.Hint
+	}
+	if f.Kind == fault.Busy {
+		return trouble{class: Busy, text: text, wait: time.Second}
+	}
+	return trouble{class: Unavailable, text: text, wait: time.Second}
+}
+
+// startError is a start that failed, with what is known about the process.
+type startError struct {
+	text string
+	wait time.Duration
+	exit *Exit
+}
+
+func (e *startError) Error() string {
+	if e.exit != nil && len(e.exit.Tail) > 0 {
+		return e.text + "\n" + string(e.exit.Tail)
+	}
+	return e.text
+}
+
+// lastLine is the last non-empty line of stderr, cut to a length that fits an error message.
+func lastLine(tail []byte) string {
+	end := len(tail)
+	for end > 0 && (tail[end-1] == '\n' || tail[end-1] == '\r' || tail[end-1] == ' ') {
+		end--
+	}
+	start := end
+	for start > 0 && tail[start-1] != '\n' {
+		start--
+	}
+	const most = 200
+	if end-start > most {
+		start = end - most
+	}
+	return string(tail[start:end])
+}
+
+// unrouted is the error of a name that no server has.
+func unrouted(name string) error {
+	return fault.New(fault.NotFound, "server-unknown").Saying("no server is routed as %q", name).Hinting("`mcpx server list` shows the names")
+}

@@ -1,0 +1,511 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpx/internal/era"
+	"mcpx/internal/fault"
+	"mcpx/internal/key"
+	"mcpx/internal/rpc"
+)
+
+// maxInFlight bounds the calls of one lane. A backend with more unanswered calls than this does not work any more;
+// the next caller is told so at once instead of waiting for a deadline.
+const maxInFlight = 1024
+
+// lane is one upstream connection of one era: a process, or an HTTP session. It owns the table of calls in flight.
+// Nothing in it is shared with another server.
+type lane struct {
+	srv     *Server
+	slot    *slot
+	key     string
+	shared  bool // ids and progress tokens are rewritten
+	era     era.Era
+	version string // negotiated revision
+	result  []byte // raw result of initialize or server/discover
+	link    Link
+	started time.Time
+
+	refs  atomic.Uint64
+	ready atomic.Bool // handshake done
+	down  atomic.Bool // closed or closing: no new call
+
+	mu       sync.Mutex // guards the tables below; never held while the link or a client is called
+	calls    map[string]*call
+	byRef    map[uint64]*call
+	tokens   map[string]*call
+	tasks    map[string]owner // ids of live tasks, by the owner whose call created them
+	asks     map[string]*ask  // open questions of the server, by its own id
+	sessions map[*Session]struct{}
+	waiting  []*call // admission queue of a server that asks, oldest first
+	held     []*ask  // questions that nobody can be blamed for yet
+	lastUsed time.Time
+	schema   *toolSchemas
+	level    int            // lowest log level that was asked for, as rank; -1 none
+	subs     map[string]int // sessions and listens by subscribed resource
+	listens  map[*bridgedListen]struct{}
+	roots    *Session // whose roots changed last
+	rootsAt  time.Time
+	ended    chan struct{} // closed with the lane
+	exit     Exit
+	linked   chan struct{} // closed when link is set: a fast child may speak before Open has returned to us
+}
+
+func newLane(s *slot, shared bool, e era.Era) *lane {
+	return &lane{
+		srv: s.srv, slot: s, key: s.key, shared: shared, era: e, started: s.srv.g.now(), lastUsed: s.srv.g.now(),
+		calls: map[string]*call{}, byRef: map[uint64]*call{}, tokens: map[string]*call{}, asks: map[string]*ask{},
+		sessions: map[*Session]struct{}{}, subs: map[string]int{}, level: -1, ended: make(chan struct{}), linked: make(chan struct{}),
+	}
+}
+
+// dispatch registers the call and hands it to the link.
+func (l *lane) dispatch(c *call) {
+	l.mu.Lock()
+	if l.down.Load() {
+		l.mu.Unlock()
+		l.slot.resubmit(c, l.exit)
+		return
+	}
+	if len(l.calls)+len(l.waiting) >= maxInFlight {
+		l.mu.Unlock()
+		c.fail(trouble{class: Busy, text: "too many calls in flight", wait: time.Second})
+		return
+	}
+	if l.mustWaitLocked(c) {
+		c.mu.Lock()
+		c.lane = l
+		c.mu.Unlock()
+		l.waiting = append(l.waiting, c)
+		l.mu.Unlock()
+		return
+	}
+	l.registerLocked(c)
+	l.mu.Unlock()
+	l.send(c)
+}
+
+// registerLocked puts the call into the tables.
+func (l *lane) registerLocked(c *call) {
+	now := l.srv.g.now()
+	l.lastUsed = now
+	c.mu.Lock()
+	c.lane, c.ref = l, l.refs.Add(1)
+	c.mu.Unlock()
+	c.out.Ref = c.ref
+	idKey, _ := rpc.IDKey(c.upID)
+	l.calls[idKey] = c
+	l.byRef[c.ref] = c
+	if c.upTok != "" {
+		l.tokens[c.upTok] = c
+	}
+	c.arm(now)
+}
+
+// send hands a registered call to the link.
+func (l *lane) send(c *call) {
+	if c.ended.Load() { // cancelled while it waited
+		l.forget(c)
+		return
+	}
+	err := l.link.Send(c.out)
+	if err == nil {
+		return
+	}
+	l.forget(c)
+	if fault.KindOf(err) == fault.Busy {
+		c.fail(trouble{class: Busy, text: err.Error(), wait: time.Second})
+		return
+	}
+	l.slot.resubmit(c, Exit{Reason: LinkLost, Text: err.Error()})
+}
+
+// forget removes the call from the tables and admits who waited for it.
+func (l *lane) forget(c *call) {
+	l.mu.Lock()
+	l.removeLocked(c)
+	next, questions := l.settleLocked()
+	l.mu.Unlock()
+	l.proceed(next, questions)
+}
+
+func (l *lane) removeLocked(c *call) {
+	idKey, _ := rpc.IDKey(c.upID)
+	if l.calls[idKey] == c {
+		delete(l.calls, idKey)
+	}
+	delete(l.byRef, c.ref)
+	if c.upTok != "" && l.tokens[c.upTok] == c {
+		delete(l.tokens, c.upTok)
+	}
+	for i, w := range l.waiting {
+		if w == c {
+			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			break
+		}
+	}
+	l.lastUsed = l.srv.g.now()
+}
+
+// settleLocked says what can go on after the set of calls in flight changed: waiting calls that may start, and held
+// questions that now have one possible owner.
+func (l *lane) settleLocked() (next []*call, questions []*ask) {
+	if len(l.held) > 0 {
+		if o := l.soleOwnerLocked(); o != nil {
+			questions, l.held = l.held, nil
+			for _, a := range questions {
+				a.owner = o
+			}
+		}
+	}
+	for len(l.waiting) > 0 && !l.mustWaitLocked(l.waiting[0]) {
+		c := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		l.registerLocked(c)
+		next = append(next, c)
+	}
+	return next, questions
+}
+
+func (l *lane) proceed(next []*call, questions []*ask) {
+	for _, a := range questions {
+		a.offer(nil)
+	}
+	for _, c := range next {
+		l.send(c)
+	}
+}
+
+// mustWaitLocked is the admission rule of a shared lane whose server asks its clients: calls of different owners do
+// not overlap, because stdio does not say which call a question belongs to (protocol.md section 6.1).
+func (l *lane) mustWaitLocked(c *call) bool {
+	if !l.shared || l.era != era.Legacy || !l.srv.asks.Load() || c.isListen {
+		return false
+	}
+	for _, other := range l.calls {
+		if other.owner != c.owner && other.method != "initialize" {
+			return true
+		}
+	}
+	return false
+}
+
+// soleOwnerLocked is the only owner with a call in flight, or nil.
+func (l *lane) soleOwnerLocked() owner {
+	var sole owner
+	for _, c := range l.calls {
+		if c.isListen || c.owner == nil {
+			continue
+		}
+		if sole != nil && sole != c.owner {
+			return nil
+		}
+		sole = c.owner
+	}
+	return sole
+}
+
+// cancel ends the backend's work on a call. The call itself ends elsewhere; late answers are dropped and counted.
+func (l *lane) cancel(c *call, reason string) {
+	l.withdraw(c, func() []byte {
+		params := append(append([]byte(`{"requestId":`), c.upID...), `,"reason":`...)
+		params = append(append(params, rpc.Quote(reason)...), '}')
+		return rpc.NotificationMessage("notifications/cancelled", params)
+	})
+}
+
+// withdraw removes the call and sends the given cancellation when the backend has the request and its transport has no
+// stream of its own to close. It overtakes queued messages: a request that was not sent yet is dropped instead.
+func (l *lane) withdraw(c *call, cancellation func() []byte) {
+	if c.method == "initialize" {
+		return
+	}
+	l.mu.Lock()
+	_, flying := l.byRef[c.ref]
+	l.removeLocked(c)
+	next, questions := l.settleLocked()
+	var orphans []*ask
+	for _, a := range l.asks {
+		if a.via == c || a.owner == c.owner && !l.ownsCallLocked(c.owner) {
+			orphans = append(orphans, a)
+		}
+	}
+	l.mu.Unlock()
+	if flying && !l.link.Abort(c.ref) {
+		_ = l.link.Send(Outbound{Body: cancellation(), Kind: rpc.Notification, Method: "notifications/cancelled", Version: l.httpVersion(), Headers: l.noteHeaders("notifications/cancelled")}) // a lost link needs none
+	}
+	if _, modern := c.owner.(*modernCall); modern {
+		for _, a := range orphans {
+			a.giveUp()
+		}
+	}
+	l.proceed(next, questions)
+}
+
+func (l *lane) ownsCallLocked(o owner) bool {
+	for _, c := range l.calls {
+		if c.owner == o {
+			return true
+		}
+	}
+	return false
+}
+
+// note sends a notification of the gateway's own. It is best effort: a link that is gone needs none.
+func (l *lane) note(method string, params []byte) {
+	_ = l.link.Send(Outbound{Body: rpc.NotificationMessage(method, params), Kind: rpc.Notification, Method: method, Version: l.httpVersion(), Headers: l.noteHeaders(method)})
+}
+
+func (l *lane) noteHeaders(method string) map[string]string {
+	if l.era != era.Modern {
+		return nil
+	}
+	return map[string]string{"Mcp-Method": method}
+}
+
+// httpVersion is the value of MCP-Protocol-Version towards an HTTP backend: none before the handshake of a legacy
+// session.
+func (l *lane) httpVersion() string {
+	if l.era == era.Modern {
+		return era.V20260728
+	}
+	return l.version
+}
+
+// laneSink receives from the link. It is a type of its own so that the lane's other methods stay out of the port.
+type laneSink struct{ *lane }
+
+var _ Sink = laneSink{}
+
+// Deliver routes one message of the backend.
+func (s laneSink) Deliver(in Inbound) {
+	l := s.lane
+	<-l.linked
+	if rpc.IsBatch(in.Body) {
+		parts, err := rpc.Batch(in.Body)
+		if err != nil {
+			l.srv.unmatched.Add(1)
+			return
+		}
+		for _, p := range parts {
+			s.Deliver(Inbound{Body: bytes.Clone(p.Of(in.Body)), Via: in.Via, Status: in.Status})
+		}
+		return
+	}
+	m, err := rpc.Scan(in.Body)
+	if err != nil {
+		l.srv.malformed.Add(1)
+		l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "backend message refused", slog.String(key.Server, l.srv.name()), slog.String(key.Cause, err.Error()))
+		l.failVia(in, err)
+		return
+	}
+	switch m.Kind {
+	case rpc.Result, rpc.Error:
+		l.settleAnswer(in, m)
+	case rpc.Notification:
+		l.notified(in, m)
+	case rpc.Request:
+		l.asked(in, m)
+	}
+}
+
+// failVia ends the call whose answer could not be read. Only a transport that knows which call it was can tell.
+func (l *lane) failVia(in Inbound, err error) {
+	if in.Via == 0 {
+		return
+	}
+	if c := l.take(in.Via); c != nil {
+		c.fail(trouble{class: AnsweredLost, text: "the backend's answer is not a JSON-RPC message: " + err.Error()})
+	}
+}
+
+// settleAnswer gives an answer to its call.
+func (l *lane) settleAnswer(in Inbound, m rpc.Message) {
+	var c *call
+	l.mu.Lock()
+	if m.ID.Ok() {
+		if k, ok := rpc.IDKey(m.ID.Of(in.Body)); ok {
+			c = l.calls[k]
+		}
+	}
+	if c == nil && in.Via != 0 && (!m.ID.Ok() || m.Kind == rpc.Error) {
+		c = l.byRef[in.Via] // an HTTP error body without a usable id still belongs to its POST
+	}
+	if c == nil {
+		l.mu.Unlock()
+		l.late(in, m)
+		return
+	}
+	l.removeLocked(c)
+	l.trackTaskLocked(c, in.Body, m)
+	next, questions := l.settleLocked()
+	l.mu.Unlock()
+	c.finish(answer{body: in.Body, msg: m, status: in.Status})
+	l.proceed(next, questions)
+}
+
+// late counts an answer that nobody waits for.
+func (l *lane) late(in Inbound, m rpc.Message) {
+	if m.ID.Ok() {
+		if _, ours := decodeID(m.ID.Of(in.Body)); ours {
+			l.srv.late.Add(1)
+			return
+		}
+	}
+	l.srv.unmatched.Add(1)
+}
+
+// take removes a call by its number.
+func (l *lane) take(ref uint64) *call {
+	l.mu.Lock()
+	c := l.byRef[ref]
+	if c == nil {
+		l.mu.Unlock()
+		return nil
+	}
+	l.removeLocked(c)
+	next, questions := l.settleLocked()
+	l.mu.Unlock()
+	l.proceed(next, questions)
+	return c
+}
+
+// Written notes that the backend has the whole request.
+func (s laneSink) Written(ref uint64) {
+	s.mu.Lock()
+	c := s.byRef[ref]
+	s.mu.Unlock()
+	if c != nil {
+		c.written.Store(true)
+	}
+}
+
+// Failed ends one call whose answer will not come.
+func (s laneSink) Failed(ref uint64, f Failure) {
+	c := s.take(ref)
+	if c == nil {
+		return
+	}
+	t := trouble{class: f.Class, text: f.Text, wait: f.Wait}
+	c.finish(answer{own: &t, status: f.Status})
+}
+
+// Overlong ends the call whose answer passed the line limit; the server and its other calls live on.
+func (s laneSink) Overlong(id []byte, size int64) {
+	<-s.linked
+	idKey, ok := rpc.IDKey(id)
+	if !ok {
+		s.srv.unmatched.Add(1)
+		return
+	}
+	s.mu.Lock()
+	c := s.calls[idKey]
+	s.mu.Unlock()
+	if c == nil || s.take(c.ref) == nil {
+		s.srv.late.Add(1)
+		return
+	}
+	c.fail(trouble{class: AnsweredLost, text: fmt.Sprintf("the answer of %d bytes is over the limit of one line", size)})
+}
+
+// Stderr is output for the server's log.
+func (s laneSink) Stderr(chunk []byte) { s.srv.logged(chunk) }
+
+// Closed ends the lane: every call gets its class at once, never at its deadline.
+func (s laneSink) Closed(e Exit) {
+	l := s.lane
+	<-l.linked
+	l.mu.Lock()
+	if l.isEndedLocked() {
+		l.mu.Unlock()
+		return
+	}
+	l.down.Store(true)
+	l.exit = e
+	calls := make([]*call, 0, len(l.byRef)+len(l.waiting))
+	for _, c := range l.byRef {
+		calls = append(calls, c)
+	}
+	calls = append(calls, l.waiting...)
+	asks := make([]*ask, 0, len(l.asks))
+	for _, a := range l.asks {
+		asks = append(asks, a)
+	}
+	clear(l.calls)
+	clear(l.byRef)
+	clear(l.tokens)
+	clear(l.asks)
+	listens := slices.Collect(maps.Keys(l.listens))
+	l.listens = nil
+	l.waiting, l.held = nil, nil
+	close(l.ended)
+	l.mu.Unlock()
+
+	l.slot.lost(l, e)
+	for _, b := range listens {
+		l.srv.g.goes.Go(func() { b.moved(l.slot) })
+	}
+	for _, a := range asks {
+		a.lost()
+	}
+	for _, c := range calls {
+		switch {
+		case c.isListen:
+			l.slot.relisten(c, e)
+		case c.written.Load() || c.method == "initialize" || c.method == "server/discover" && c.id == nil:
+			c.fail(trouble{class: SentUnknown, text: e.String() + "; the call was sent and may have run", exit: &e})
+		default:
+			l.slot.resubmit(c, e)
+		}
+	}
+}
+
+func (l *lane) isEndedLocked() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// close ends the lane and what is behind it.
+func (l *lane) close(reason string) {
+	l.down.Store(true)
+	l.link.Close(reason)
+}
+
+// busy reports whether the lane must not be reaped.
+func (l *lane) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.calls) > 0 || len(l.waiting) > 0 || len(l.subs) > 0 || len(l.tasks) > 0 || len(l.asks) > 0 || len(l.listens) > 0
+}
+
+func (l *lane) idleSince() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lastUsed
+}
+
+func (l *lane) status() LaneStatus {
+	l.mu.Lock()
+	n, used, sessions := len(l.calls)+len(l.waiting), l.lastUsed, len(l.sessions)
+	l.mu.Unlock()
+	st := Ready
+	if !l.ready.Load() {
+		st = Starting
+	}
+	return LaneStatus{Key: l.key, Era: string(l.era), Version: l.version, State: st, Shared: l.shared, Sessions: sessions, InFlight: n, Link: l.link.Info(), Since: l.started, LastUsed: used}
+}
+
+// nextStream is the stream field of a modern request's id.
+func (l *lane) nextStream() string { return strconv.FormatUint(l.srv.g.posts.Add(1), 36) }

@@ -1,0 +1,409 @@
+package gateway
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"mcpx/internal/era"
+	"mcpx/internal/rpc"
+)
+
+// levels are the log levels of MCP, lowest first; a rank is an index.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// Request takes one request of a legacy client. The answer, and everything that belongs to it, comes on the stream.
+func (x *Session) Request(body []byte, m rpc.Message) *Stream {
+	x.srv.requests.Add(1)
+	st := newStream("", false)
+	method := m.MethodOf(body)
+	id := m.ID.Of(body)
+	if x.bridged {
+		x.requestBridged(st, method, body, m)
+		return st
+	}
+	l := x.slot.usable()
+	shared := !x.own
+	if shared && x.local(st, method, body, m) {
+		return st
+	}
+	c := x.newCall(st, method, body, m)
+	if c == nil {
+		st.finish(rpc.ErrorResponse(id, codeInvalidRequest, "a request with this id is still in flight", nil), 200)
+		return st
+	}
+	c.answer = func(a answer) { x.answered(c, a) }
+	if !shared {
+		x.note(method, body, m)
+	}
+	if l != nil {
+		l.dispatch(c)
+	} else {
+		x.slot.submit(c)
+	}
+	return st
+}
+
+// newCall makes the call of a request and enters it under the client's id; nil when that id is in flight already.
+func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message) *call {
+	id := m.ID.Of(body)
+	lim := x.srv.limits()
+	c := &call{srv: x.srv, method: method, id: id, owner: x, stream: st, limit: lim.Call, max: lim.Max}
+	c.upID, c.token = id, m.ProgressToken.Of(body)
+	tok := c.token
+	var edits []rpc.Edit
+	if !x.own || !keepsOwnID(id) {
+		c.upID = x.wireID(id)
+		edits = append(edits, rpc.Edit{At: m.ID, With: c.upID})
+	}
+	if tok != nil && (!x.own || !keepsOwnID(tok)) {
+		tok = x.wireID(tok)
+		edits = append(edits, rpc.Edit{At: m.ProgressToken, With: tok})
+	}
+	if tok != nil {
+		c.upTok, _ = rpc.IDKey(tok)
+	}
+	if len(edits) > 0 {
+		body = rpc.Splice(body, edits...)
+	}
+	c.out = Outbound{Body: body, Kind: rpc.Request, Method: method, Version: x.upVersion(), Tag: []byte(x.short)}
+	idKey, _ := rpc.IDKey(id)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.calls[idKey] != nil {
+		return nil
+	}
+	x.calls[idKey] = c
+	return c
+}
+
+// upVersion is the revision that the backend's session negotiated.
+func (x *Session) upVersion() string {
+	if l := x.slot.usable(); l != nil {
+		return l.version
+	}
+	return x.Version
+}
+
+func (x *Session) wireID(orig []byte) []byte {
+	w := wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idLegacy, Session: x.short, Orig: orig}
+	if x.bridged {
+		w.Kind = idBridge
+	}
+	if x.srv.def.Load().IDStyle == "int" {
+		return strconv.AppendUint(nil, (x.srv.g.cfg.Epoch&0xfffff)<<32|x.srv.g.posts.Add(1)&0xffffffff, 10)
+	}
+	return w.encode()
+}
+
+// answered passes the end of a call to the client.
+func (x *Session) answered(c *call, a answer) {
+	x.done(c)
+	if a.own != nil {
+		c.stream.finish(a.own.body(c.id, x.srv.name(), c.method), 200)
+		return
+	}
+	body := a.body
+	if string(a.msg.ID.Of(body)) != string(c.id) {
+		body = withID(body, a.msg, c.id)
+	}
+	if l := c.where(); !x.own && l != nil && x.Version < l.version && a.msg.Kind == rpc.Result {
+		body = era.Downgrade(c.method, x.Version, body)
+	}
+	c.stream.finish(rpc.OneLine(body), 200)
+}
+
+// withID gives an answer the client's id; an error without any id gets one.
+func withID(body []byte, m rpc.Message, id []byte) []byte {
+	if m.ID.Ok() {
+		return rpc.Splice(body, rpc.Edit{At: m.ID, With: id})
+	}
+	return rpc.Splice(body, rpc.EditObject(body, rpc.Span{To: len(body)}, nil, rpc.Pair{Key: "id", Value: id})...)
+}
+
+func (x *Session) done(c *call) {
+	idKey, _ := rpc.IDKey(c.id)
+	x.mu.Lock()
+	if x.calls[idKey] == c {
+		delete(x.calls, idKey)
+	}
+	x.used = x.srv.g.now()
+	x.mu.Unlock()
+}
+
+// local answers what a shared lane does not pass: ping, and set-up that is merged over the sessions of the lane.
+func (x *Session) local(st *Stream, method string, body []byte, m rpc.Message) bool {
+	switch method {
+	case "ping":
+	case "logging/setLevel":
+		if !x.note(method, body, m) {
+			st.finish(rpc.ErrorResponse(m.ID.Of(body), codeInvalidParams, "unknown log level", nil), 200)
+			return true
+		}
+		if l := x.slot.usable(); l != nil {
+			l.mergeLevel()
+		}
+	case "resources/subscribe", "resources/unsubscribe":
+		x.note(method, body, m)
+		l := x.slot.usable()
+		if l == nil || l.countSub(x, method, body, m) {
+			return false
+		}
+	default:
+		return false
+	}
+	st.finish(rpc.ResultResponse(m.ID.Of(body), []byte("{}")), 200)
+	return true
+}
+
+// note remembers set-up requests, so that a new process can be set up alike.
+func (x *Session) note(method string, body []byte, m rpc.Message) bool {
+	switch method {
+	case "logging/setLevel":
+		level, _ := rpc.Unquote(rpc.Find(body, m.Params, "level").Of(body))
+		rank := slices.Index(levels, level)
+		if rank < 0 {
+			return false
+		}
+		x.mu.Lock()
+		x.level = rank
+		x.mu.Unlock()
+	case "resources/subscribe", "resources/unsubscribe":
+		uri, ok := rpc.Unquote(m.URI.Of(body))
+		if !ok {
+			return false
+		}
+		x.mu.Lock()
+		if method == "resources/subscribe" && len(x.subs) < maxSubscriptions {
+			x.subs[uri] = true
+		} else {
+			delete(x.subs, uri)
+		}
+		x.mu.Unlock()
+	}
+	return true
+}
+
+// maxSubscriptions bounds the resource subscriptions that one session can have restored.
+const maxSubscriptions = 4096
+
+// Notify takes one notification of a legacy client.
+func (x *Session) Notify(body []byte, m rpc.Message) {
+	method := m.MethodOf(body)
+	if method == "notifications/cancelled" {
+		x.cancelled(body, m)
+		return
+	}
+	if x.bridged {
+		x.notifyBridged(method)
+		return
+	}
+	l := x.slot.usable()
+	if l == nil || !x.own && method == "notifications/initialized" {
+		return // a new process is told by the replay; a shared lane was initialised once
+	}
+	if method == "notifications/roots/list_changed" {
+		l.hintRoots(x)
+	}
+	_ = l.link.Send(Outbound{Body: body, Kind: rpc.Notification, Method: method, Version: l.httpVersion()}) // a lost link is reported to the calls
+}
+
+// cancelled maps a client's cancellation to exactly its own call. The stream of the call ends at once, whatever the
+// backend does.
+func (x *Session) cancelled(body []byte, m rpc.Message) {
+	idKey, ok := rpc.IDKey(m.RequestID.Of(body))
+	if !ok {
+		return
+	}
+	x.mu.Lock()
+	c := x.calls[idKey]
+	x.mu.Unlock()
+	if c == nil || c.method == "initialize" {
+		return
+	}
+	x.done(c)
+	c.stopQuiet(func(l *lane) []byte {
+		if string(c.upID) == string(c.id) && l.era == era.Legacy {
+			return body
+		}
+		return rpc.Splice(body, rpc.Edit{At: m.RequestID, With: c.upID})
+	})
+	c.stream.end()
+}
+
+// Respond takes a client's answer to a question of the server. Answers to unknown or settled questions are dropped.
+func (x *Session) Respond(body []byte, m rpc.Message) {
+	idKey, ok := rpc.IDKey(m.ID.Of(body))
+	if !ok {
+		return
+	}
+	x.mu.Lock()
+	a := x.asks[idKey]
+	delete(x.asks, idKey)
+	x.mu.Unlock()
+	if a == nil || !a.answered(body, m) {
+		x.srv.late.Add(1)
+	}
+}
+
+var _ notifiable = (*Session)(nil)
+
+// ask shows a server's question to the client.
+func (x *Session) ask(a *ask, via *call) {
+	if why := x.caps.refuses(a); why != "" {
+		a.refuse(codeNoMethod, why)
+		return
+	}
+	id := a.upID
+	body := a.body
+	if !x.own || id == nil {
+		id = wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idOwn, Session: x.short, Stream: strconv.FormatUint(x.srv.g.posts.Add(1), 36), Orig: orEmpty(a.upID)}.encode()
+		body = rpc.Splice(body, rpc.Edit{At: a.msg.ID, With: id})
+	}
+	idKey, _ := rpc.IDKey(id)
+	st := a.stream
+	if st == nil {
+		st = x.streamFor(via)
+	}
+	x.mu.Lock()
+	if x.ended {
+		x.mu.Unlock()
+		a.giveUp()
+		return
+	}
+	x.asks[idKey] = a
+	x.mu.Unlock()
+	a.gone = func() {
+		x.forgetAsk(idKey, a)
+		params := append(append([]byte(`{"requestId":`), id...), `,"reason":"the server does not wait for it any more"}`...)
+		if !st.push(rpc.NotificationMessage("notifications/cancelled", params)) {
+			x.get.push(rpc.NotificationMessage("notifications/cancelled", params))
+		}
+	}
+	wait := askPerson
+	if st == x.get && !st.isLive() {
+		wait = askNobody
+	}
+	a.timer = time.AfterFunc(wait, func() {
+		x.forgetAsk(idKey, a)
+		a.giveUp()
+	})
+	st.push(rpc.OneLine(body))
+}
+
+func orEmpty(raw []byte) []byte {
+	if raw == nil {
+		return []byte(`""`)
+	}
+	return raw
+}
+
+func (x *Session) forgetAsk(idKey string, a *ask) {
+	x.mu.Lock()
+	if x.asks[idKey] == a {
+		delete(x.asks, idKey)
+	}
+	x.mu.Unlock()
+}
+
+// refuses says why this client cannot be asked, "" when it can. Only declared capabilities and modes are used.
+func (c clientCaps) refuses(a *ask) string {
+	switch a.method {
+	case "roots/list":
+		if c.Roots == nil {
+			return "the client did not declare roots"
+		}
+	case "sampling/createMessage":
+		if c.Sampling == nil {
+			return "the client did not declare sampling"
+		}
+		if c.Sampling.Tools == nil && rpc.Find(a.body, a.msg.Params, "tools").Ok() {
+			return "the client did not declare sampling.tools"
+		}
+	case "elicitation/create":
+		if c.Elicitation == nil {
+			return "the client did not declare elicitation"
+		}
+		mode, _ := rpc.Unquote(rpc.Find(a.body, a.msg.Params, "mode").Of(a.body))
+		// An empty elicitation capability is form mode (2025-11-25).
+		formOnly := c.Elicitation.URL == nil
+		urlOnly := c.Elicitation.Form == nil && c.Elicitation.URL != nil
+		if mode == "url" && formOnly || mode != "url" && urlOnly {
+			return "the client did not declare this mode of elicitation"
+		}
+	}
+	return ""
+}
+
+// streamFor picks the stream of a message that belongs to a call, or to the session as a whole: the call's own stream
+// while it is open, else that of the only call in flight, else the standalone stream.
+func (x *Session) streamFor(via *call) *Stream {
+	if via != nil && via.stream != nil && !via.ended.Load() {
+		return via.stream
+	}
+	if x.get.isLive() {
+		return x.get
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var newest *call
+	for _, c := range x.calls {
+		if c.stream != nil && !c.ended.Load() && (newest == nil || c.ref > newest.ref) {
+			newest = c
+		}
+	}
+	if newest != nil {
+		return newest.stream
+	}
+	return x.get
+}
+
+// tell passes one notification to the client.
+func (x *Session) tell(via *call, method string, body []byte, m rpc.Message) {
+	l := x.slot.usable()
+	if x.bridged {
+		x.tellBridged(via, method, body, m)
+		return
+	}
+	if !x.own && l != nil {
+		if method == "notifications/message" && !x.wants(body, m) {
+			return
+		}
+		if method == "notifications/resources/updated" && !x.subscribed(body, m) {
+			return
+		}
+		if x.Version < l.version {
+			body = era.DowngradeNotification(method, x.Version, body)
+		}
+	}
+	x.streamForNote(via, method).push(rpc.OneLine(body))
+}
+
+// streamForNote prefers the stream of the only call in flight for messages that most likely belong to it: log lines
+// are read where the call is read.
+func (x *Session) streamForNote(via *call, method string) *Stream {
+	if via == nil && method == "notifications/message" {
+		x.mu.Lock()
+		if len(x.calls) == 1 {
+			for _, c := range x.calls {
+				via = c
+			}
+		}
+		x.mu.Unlock()
+	}
+	return x.streamFor(via)
+}
+
+func (x *Session) wants(body []byte, m rpc.Message) bool {
+	level, _ := rpc.Unquote(rpc.Find(body, m.Params, "level").Of(body))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.level < 0 || slices.Index(levels, level) >= x.level
+}
+
+func (x *Session) subscribed(body []byte, m rpc.Message) bool {
+	uri, _ := rpc.Unquote(m.URI.Of(body))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.subs[uri]
+}

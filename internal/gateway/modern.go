@@ -1,0 +1,333 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strconv"
+	"sync/atomic"
+
+	"mcpx/internal/era"
+	"mcpx/internal/rpc"
+)
+
+// ModernRequest is one POST of a 2026-07-28 client. The edge has checked envelope and headers (era.CheckModern).
+type ModernRequest struct {
+	Body    []byte
+	Msg     rpc.Message
+	Caller  Caller
+	Header  era.Headers       // Mcp-Param-* of the request
+	Forward map[string]string // Mcp-Param-* as they came, for an HTTP backend that knows more of them than we do
+}
+
+// modernCall is the owner of one modern request. It is a request's own world: nothing is shared between two of them.
+type modernCall struct {
+	srv  *Server
+	req  ModernRequest
+	c    *call
+	lane *lane
+
+	reopened atomic.Bool // its listen was sent again after the lane was lost
+	relisted atomic.Bool // header rules were read again after -32020
+
+	bridge *bridged // cell M-L only
+}
+
+var _ notifiable = (*modernCall)(nil)
+
+// Modern takes one request of a modern client. The answer, and everything that belongs to it, comes on the stream;
+// closing the stream early is the cancellation.
+func (s *Server) Modern(r ModernRequest) *Stream {
+	s.requests.Add(1)
+	st := newStream("", false)
+	if verdict(s.modern.Load()) == refuses {
+		s.bridgeModern(st, r)
+		return st
+	}
+	laneKey := s.laneKey(r.Caller)
+	if laneKey == "" {
+		laneKey = "principal:" + r.Caller.Principal
+	}
+	sl, err := s.slotFor("m:"+laneKey, s.startModern(r.Caller))
+	if err != nil {
+		st.finish(startTrouble(err).body(r.id(), s.name(), r.method()), 200)
+		return st
+	}
+	if l := sl.usable(); l != nil {
+		s.native(st, l, r)
+		return st
+	}
+	s.g.goes.Go(func() {
+		ctx, stop := context.WithTimeout(s.g.ctx, s.limits().Start+maxSlotWait)
+		defer stop()
+		l, err := sl.get(ctx)
+		switch {
+		case errors.Is(err, errNotModern):
+			s.dropSlot(sl, "legacy server")
+			s.bridgeModern(st, r)
+		case err != nil:
+			st.finish(startTrouble(err).body(r.id(), s.name(), r.method()), 200)
+		default:
+			s.native(st, l, r)
+		}
+	})
+	return st
+}
+
+func (r ModernRequest) id() []byte     { return r.Msg.ID.Of(r.Body) }
+func (r ModernRequest) method() string { return r.Msg.MethodOf(r.Body) }
+
+// native is cell M-M: the message passes, with id, progress token and headers of its own.
+func (s *Server) native(st *Stream, l *lane, r ModernRequest) {
+	if r.method() != "tools/call" {
+		s.nativeSend(st, l, r, nil)
+		return
+	}
+	rules := l.schemas()
+	if rules.known() {
+		s.nativeCall(st, l, r, rules)
+		return
+	}
+	s.g.goes.Go(func() {
+		rules.load(l)
+		s.nativeCall(st, l, r, rules)
+	})
+}
+
+// nativeCall applies the header rules of a tool. In front of a stdio backend the gateway is the server that reads the
+// body, so it verifies Mcp-Param-* itself; towards an HTTP backend the headers are computed anew.
+func (s *Server) nativeCall(st *Stream, l *lane, r ModernRequest, rules *toolSchemas) {
+	var params []era.ParamHeader
+	if len(rules.params) > 0 {
+		name, _ := rpc.Unquote(r.Msg.Name.Of(r.Body))
+		params = rules.params[name]
+	}
+	if r.Header != nil {
+		if bad := era.CheckParams(r.Body, r.Msg, r.Header, params); bad != nil {
+			st.finish(rpc.ErrorResponse(r.id(), bad.Code, bad.Message, bad.Data), bad.Status)
+			return
+		}
+	}
+	s.nativeSend(st, l, r, params)
+}
+
+func (s *Server) nativeSend(st *Stream, l *lane, r ModernRequest, params []era.ParamHeader) {
+	m := &modernCall{srv: s, req: r, lane: l}
+	c := s.modernCall(st, l, m, idModern)
+	c.isListen = c.method == "subscriptions/listen"
+	if c.isListen {
+		c.limit, c.max = 0, 0
+	}
+	c.logs = r.Msg.Meta.Ok() && rpc.Find(r.Body, r.Msg.Meta, era.MetaLogLevel).Ok()
+	if s.def.Load().HTTP != nil {
+		c.out.Headers = map[string]string{}
+		maps.Copy(c.out.Headers, r.Forward)
+		maps.Copy(c.out.Headers, era.HeadersFor(r.Body, r.Msg, params))
+	}
+	c.answer = func(a answer) { m.answered(a) }
+	l.dispatch(c)
+}
+
+// modernCall makes the upstream call of a modern request: a new id, a new progress token, every other byte untouched.
+func (s *Server) modernCall(st *Stream, l *lane, m *modernCall, kind idKind) *call {
+	r := m.req
+	lim := s.limits()
+	c := &call{srv: s, method: r.method(), id: r.id(), owner: m, stream: st, limit: lim.Call, max: lim.Max}
+	post := l.nextStream()
+	c.upID = l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: c.id})
+	edits := append(make([]rpc.Edit, 0, 2), rpc.Edit{At: r.Msg.ID, With: c.upID})
+	if tok := r.Msg.ProgressToken; tok.Ok() {
+		c.token = tok.Of(r.Body)
+		up := l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: c.token})
+		c.upTok, _ = rpc.IDKey(up)
+		edits = append(edits, rpc.Edit{At: tok, With: up})
+	}
+	c.out = Outbound{Body: rpc.Splice(r.Body, edits...), Kind: rpc.Request, Method: c.method, Version: l.httpVersion(), Tag: []byte("m" + post)}
+	m.c = c
+	st.gone = func() {
+		c.stopQuiet(func(*lane) []byte {
+			return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), c.upID...), `,"reason":"the client closed its stream"}`...))
+		})
+	}
+	return c
+}
+
+// answered passes the end of a native call to the client.
+func (m *modernCall) answered(a answer) {
+	c := m.c
+	if a.own != nil {
+		c.stream.finish(a.own.body(c.id, m.srv.name(), c.method), 200)
+		return
+	}
+	body := a.body
+	code := 0
+	if a.msg.Kind == rpc.Error {
+		code, _ = strconv.Atoi(string(a.msg.Code.Of(body)))
+	}
+	if code == era.CodeHeaderMismatch && m.srv.def.Load().HTTP != nil && c.method == "tools/call" && m.relisted.CompareAndSwap(false, true) {
+		m.relist()
+		return
+	}
+	if a.msg.Subscription.Ok() && c.isListen {
+		body = rpc.Splice(body, rpc.Edit{At: a.msg.Subscription, With: c.id})
+		body = withID(body, mustScan(body), c.id)
+	} else {
+		body = withID(body, a.msg, c.id)
+	}
+	switch {
+	case c.method == "server/discover" || code == era.CodeUnsupportedVersion:
+		body = era.CutVersions(body, mustScan(body))
+	case c.method == "tools/list" && m.srv.def.Load().HTTP != nil && a.msg.Kind == rpc.Result:
+		body = m.srv.withoutInvalidTools(body)
+	}
+	c.stream.finish(rpc.OneLine(body), era.ModernStatus(code))
+}
+
+// relist reads the header rules again and repeats a call that the backend refused for its headers; a refused call did
+// not run.
+func (m *modernCall) relist() {
+	m.srv.g.goes.Go(func() {
+		m.lane.forgetSchemas()
+		rules := m.lane.schemas()
+		rules.load(m.lane)
+		name, _ := rpc.Unquote(m.req.Msg.Name.Of(m.req.Body))
+		st := m.c.stream
+		c := m.srv.modernCall(st, m.lane, m, idModern)
+		c.out.Headers = map[string]string{}
+		maps.Copy(c.out.Headers, m.req.Forward)
+		maps.Copy(c.out.Headers, era.HeadersFor(m.req.Body, m.req.Msg, rules.params[name]))
+		c.answer = func(a answer) { m.answered(a) }
+		m.lane.dispatch(c)
+	})
+}
+
+// withoutInvalidTools removes tools whose header annotations are invalid from the list of an HTTP backend: a client's
+// duty that the gateway takes over (protocol.md section 3.3).
+func (s *Server) withoutInvalidTools(body []byte) []byte {
+	m := mustScan(body)
+	list := rpc.Find(body, m.Result, "tools")
+	if !list.Ok() || body[list.From] != '[' {
+		return body
+	}
+	bad := false
+	keep := []byte{'['}
+	for tool := range rpc.Elements(body, list) {
+		if _, err := era.ParamHeaders(tool.Of(body)); err != nil {
+			bad = true
+			continue
+		}
+		if len(keep) > 1 {
+			keep = append(keep, ',')
+		}
+		keep = append(keep, tool.Of(body)...)
+	}
+	if !bad {
+		return body
+	}
+	body = rpc.Splice(body, rpc.Edit{At: list, With: append(keep, ']')})
+	m = mustScan(body)
+	if at := rpc.Find(body, m.Result, "cacheScope"); at.Ok() {
+		body = rpc.Splice(body, rpc.Edit{At: at, With: []byte(`"private"`)})
+	}
+	return body
+}
+
+// ask answers a server's question for a modern request. A native backend asks by input_required, never by a request.
+func (m *modernCall) ask(a *ask, _ *call) {
+	if m.bridge == nil {
+		a.refuse(codeNoMethod, "servers of this revision ask by input_required")
+		return
+	}
+	m.bridge.ask(a)
+}
+
+// tell passes one notification to the client of this request.
+func (m *modernCall) tell(via *call, method string, body []byte, msg rpc.Message) {
+	if m.bridge != nil {
+		m.bridge.tell(via, method, body, msg)
+		return
+	}
+	if msg.Subscription.Ok() {
+		if method == "notifications/subscriptions/acknowledged" && m.reopened.Load() {
+			m.changedMeanwhile(body, msg)
+			return // the client has its acknowledgement already
+		}
+		body = rpc.Splice(body, rpc.Edit{At: msg.Subscription, With: m.c.id})
+	}
+	m.c.stream.push(rpc.OneLine(body))
+}
+
+// changedMeanwhile tells a listen that was opened again what it may have missed.
+func (m *modernCall) changedMeanwhile(ack []byte, msg rpc.Message) {
+	granted := rpc.Find(ack, msg.Params, "notifications")
+	for member, method := range map[string]string{"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"} {
+		if granted.Ok() && string(rpc.Find(ack, granted, member).Of(ack)) == "true" {
+			params := append(append(append([]byte(`{"_meta":{`), rpc.Quote(era.MetaSubscriptionID)...), ':'), m.c.id...)
+			m.c.stream.push(rpc.NotificationMessage("notifications/"+method+"/list_changed", append(params, "}}"...)))
+		}
+	}
+}
+
+// Call is the gateway's own client: one request in the modern form, whatever the backend speaks. It can answer no
+// question of the server.
+func (g *Gateway) Call(ctx context.Context, server, method string, params []byte) ([]byte, error) {
+	s, ok := g.Route(server)
+	if !ok {
+		return nil, unrouted(server)
+	}
+	body := ownRequest(g, method, params)
+	m, err := rpc.Scan(body)
+	if err != nil {
+		return nil, &RPCError{Code: codeInvalidParams, Message: err.Error()}
+	}
+	st := s.Modern(ModernRequest{Body: body, Msg: m, Caller: Caller{Principal: "owner", Local: true}})
+	r := st.Follow()
+	defer r.Stop()
+	for {
+		e, state := r.Next()
+		switch state {
+		case ReadWait:
+			select {
+			case <-r.Wake():
+			case <-ctx.Done():
+				st.Gone()
+				return nil, ctx.Err()
+			}
+		case ReadEvent:
+			if e.Final {
+				return ownResult(e.Data)
+			}
+		case ReadEnd, ReadMissed:
+			return nil, &RPCError{Code: codeInternal, Message: "the stream ended without an answer"}
+		}
+	}
+}
+
+// ownRequest adds the envelope of 2026-07-28 to the params of a request of our own.
+func ownRequest(g *Gateway, method string, params []byte) []byte {
+	if len(params) == 0 {
+		params = []byte("{}")
+	}
+	meta, err := json.Marshal(map[string]any{era.MetaProtocolVersion: era.V20260728, era.MetaClientInfo: g.clientInfo(), era.MetaClientCapabilities: struct{}{}})
+	if err != nil {
+		panic("gateway: own envelope does not encode: " + err.Error())
+	}
+	edits := rpc.EditObject(params, rpc.Span{To: len(params)}, nil, rpc.Pair{Key: "_meta", Value: meta})
+	return rpc.RequestMessage([]byte(strconv.FormatUint(g.posts.Add(1), 10)), method, rpc.Splice(params, edits...))
+}
+
+func ownResult(body []byte) ([]byte, error) {
+	m := mustScan(body)
+	if m.Kind == rpc.Result {
+		if string(m.ResultType.Of(body)) == `"input_required"` {
+			return nil, &RPCError{Code: codeInternal, Message: "the tool asks a question; call it from a client that can answer"}
+		}
+		return m.Result.Of(body), nil
+	}
+	e := &RPCError{}
+	if err := json.Unmarshal(m.Error.Of(body), e); err != nil {
+		return nil, &RPCError{Code: codeInternal, Message: "unreadable error of the backend"}
+	}
+	return nil, e
+}

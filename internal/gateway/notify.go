@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"mcpx/internal/era"
+	"mcpx/internal/rpc"
+)
+
+// notified takes a notification of the backend and gives it to whoever it belongs to. What belongs to nobody is
+// dropped and counted.
+func (l *lane) notified(in Inbound, m rpc.Message) {
+	method := m.MethodOf(in.Body)
+	switch method {
+	case "notifications/progress":
+		l.progress(in, m)
+		return
+	case "notifications/cancelled":
+		l.cancelledByServer(in, m)
+		return
+	case "notifications/tools/list_changed":
+		l.forgetSchemas()
+	}
+	if m.Subscription.Ok() {
+		if c := l.callByID(m.Subscription.Of(in.Body)); c != nil {
+			c.owner.(notifiable).tell(c, method, in.Body, m)
+			return
+		}
+		l.srv.dropped.Add(1)
+		return
+	}
+	if in.Via != 0 {
+		l.mu.Lock()
+		c := l.byRef[in.Via]
+		l.mu.Unlock()
+		if c != nil {
+			if t, ok := c.owner.(notifiable); ok {
+				t.tell(c, method, in.Body, m)
+			}
+			return
+		}
+	}
+	for _, t := range l.audience(method, in.Body, m) {
+		t.to.tell(t.via, method, in.Body, m)
+	}
+}
+
+// notifiable is an owner that can be told something.
+type notifiable interface {
+	owner
+	// tell gives the owner one notification; via is the call it belongs to, nil when unknown.
+	tell(via *call, method string, body []byte, m rpc.Message)
+}
+
+type listener struct {
+	to  notifiable
+	via *call
+}
+
+// audience says who hears a notification that no stream and no token attributes.
+func (l *lane) audience(method string, body []byte, m rpc.Message) []listener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o := l.taskOwnerLocked(body, m); o != nil {
+		if t, ok := o.(notifiable); ok {
+			return []listener{{to: t}}
+		}
+	}
+	var all []listener
+	switch {
+	case l.era == era.Modern:
+		// Log messages of this revision carry no correlation on stdio: they are delivered when exactly one call in
+		// flight asked for them (protocol.md section 6.5).
+		var asking []*call
+		for _, c := range l.calls {
+			if c.logs {
+				asking = append(asking, c)
+			}
+		}
+		if method == "notifications/message" && len(asking) == 1 {
+			if t, ok := asking[0].owner.(notifiable); ok {
+				return []listener{{to: t, via: asking[0]}}
+			}
+		}
+		l.srv.dropped.Add(1)
+		return nil
+	case method == "notifications/message":
+		if o := l.soleOwnerLocked(); o != nil {
+			if t, ok := o.(notifiable); ok {
+				return []listener{{to: t}}
+			}
+		}
+	}
+	for x := range l.sessions {
+		all = append(all, listener{to: x})
+	}
+	for b := range l.listens {
+		all = append(all, listener{to: b})
+	}
+	if len(all) == 0 {
+		l.srv.dropped.Add(1)
+	}
+	return all
+}
+
+// progress restores the client's token. The token dies with the answer: late progress is dropped and counted.
+func (l *lane) progress(in Inbound, m rpc.Message) {
+	tokKey, ok := rpc.IDKey(m.ProgressToken.Of(in.Body))
+	l.mu.Lock()
+	c := l.tokens[tokKey]
+	l.mu.Unlock()
+	if !ok || c == nil || c.ended.Load() {
+		l.srv.dropped.Add(1)
+		return
+	}
+	c.progressed(l.srv.g.now())
+	t, ok := c.owner.(notifiable)
+	if !ok {
+		return
+	}
+	body := in.Body
+	if string(m.ProgressToken.Of(body)) != string(c.token) {
+		body = rpc.Splice(body, rpc.Edit{At: m.ProgressToken, With: c.token})
+		m = mustScan(body)
+	}
+	t.tell(c, "notifications/progress", body, m)
+}
+
+// cancelledByServer handles the two things a server may cancel: its own question, and a listen.
+func (l *lane) cancelledByServer(in Inbound, m rpc.Message) {
+	idKey, ok := rpc.IDKey(m.RequestID.Of(in.Body))
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	a := l.asks[idKey]
+	c := l.calls[idKey]
+	l.mu.Unlock()
+	switch {
+	case a != nil:
+		a.lost()
+	case c != nil && c.isListen:
+		if t, ok := c.owner.(notifiable); ok {
+			body := rpc.Splice(in.Body, rpc.Edit{At: m.RequestID, With: c.id})
+			t.tell(c, "notifications/cancelled", body, mustScan(body))
+		}
+	default:
+		l.srv.dropped.Add(1)
+	}
+}
+
+func (l *lane) callByID(raw []byte) *call {
+	idKey, ok := rpc.IDKey(raw)
+	if !ok {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls[idKey]
+}
+
+const relatedTask = "io.modelcontextprotocol/related-task"
+
+// taskOwnerLocked finds the owner of the task that a message names in its related-task metadata or as params.taskId.
+func (l *lane) taskOwnerLocked(body []byte, m rpc.Message) owner {
+	if len(l.tasks) == 0 {
+		return nil
+	}
+	raw := m.TaskID
+	if m.Meta.Ok() {
+		if rel := rpc.Find(body, m.Meta, relatedTask); rel.Ok() && body[rel.From] == '{' {
+			raw = rpc.Find(body, rel, "taskId")
+		}
+	}
+	if !raw.Ok() {
+		return nil
+	}
+	id, _ := rpc.Unquote(raw.Of(body))
+	return l.tasks[id]
+}
+
+// maxTasks bounds the ids of live tasks that a lane remembers; above it attribution falls back to the other rules.
+const maxTasks = 4096
+
+// trackTaskLocked remembers the task that an answer created, and forgets one that an answer shows as finished. It
+// reads only results of calls that can carry a task.
+func (l *lane) trackTaskLocked(c *call, body []byte, m rpc.Message) {
+	if !m.Result.Ok() {
+		return
+	}
+	var task rpc.Span
+	switch c.method {
+	case "tools/call", "sampling/createMessage":
+		if task = rpc.Find(body, m.Result, "task"); !task.Ok() && m.ResultType.Ok() && string(m.ResultType.Of(body)) == `"task"` {
+			task = m.Result
+		}
+	case "tasks/get", "tasks/cancel", "tasks/update":
+		task = m.Result
+	}
+	if !task.Ok() || body[task.From] != '{' {
+		return
+	}
+	id, ok := rpc.Unquote(rpc.Find(body, task, "taskId").Of(body))
+	if !ok {
+		return
+	}
+	switch status, _ := rpc.Unquote(rpc.Find(body, task, "status").Of(body)); status {
+	case "completed", "failed", "cancelled":
+		delete(l.tasks, id)
+	default:
+		if c.method == "tools/call" && len(l.tasks) < maxTasks {
+			if l.tasks == nil {
+				l.tasks = map[string]owner{}
+			}
+			l.tasks[id] = c.owner
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpx/internal/key"
+)
+
+// maxSlotWait is how long a call waits in the slot for a backoff to pass. Longer waits are told to the caller, who
+// can decide; the first pauses of a backoff fit.
+const maxSlotWait = 2 * time.Second
+
+// slot is the place of one lane: it outlives the processes that fill it one after the other. Starts are single-flight:
+// everyone who comes while a start runs waits for that start.
+type slot struct {
+	srv   *Server
+	key   string
+	start func(ctx context.Context) (*lane, error) // opens the link and does the handshake
+	cur   atomic.Pointer[lane]
+
+	mu     sync.Mutex // guards flight and closed
+	flight *flight
+	closed bool
+	starts int
+}
+
+type flight struct {
+	done chan struct{}
+	lane *lane
+	err  error
+}
+
+// usable gives the running lane, or nil.
+func (s *slot) usable() *lane {
+	if l := s.cur.Load(); l != nil && !l.down.Load() {
+		return l
+	}
+	return nil
+}
+
+// submit sends a call to the lane of this slot, starting it when there is none. It does not wait.
+func (s *slot) submit(c *call) {
+	if l := s.usable(); l != nil {
+		l.dispatch(c)
+		return
+	}
+	s.srv.g.goes.Go(func() {
+		ctx, stop := context.WithTimeout(s.srv.g.ctx, s.srv.limits().Start+maxSlotWait)
+		defer stop()
+		l, err := s.get(ctx)
+		if err != nil {
+			c.fail(startTrouble(err))
+			return
+		}
+		l.dispatch(c)
+	})
+}
+
+// get gives the running lane, or waits for a start.
+func (s *slot) get(ctx context.Context) (*lane, error) {
+	for {
+		if l := s.usable(); l != nil {
+			return l, nil
+		}
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, &startError{text: "the server was removed, disabled or changed"}
+		}
+		f := s.flight
+		if f == nil {
+			wait, err := s.srv.mayStart()
+			if err != nil {
+				s.mu.Unlock()
+				return nil, err
+			}
+			f = &flight{done: make(chan struct{})}
+			s.flight = f
+			s.srv.g.goes.Go(func() { s.run(f, wait) })
+		}
+		s.mu.Unlock()
+		select {
+		case <-f.done:
+			return f.lane, f.err
+		case <-ctx.Done():
+			return nil, &startError{text: "still starting (" + s.srv.startProgress() + ")", wait: time.Second}
+		}
+	}
+}
+
+// run is one start. It has its own deadline: a caller who leaves does not end it.
+func (s *slot) run(f *flight, wait time.Duration) {
+	defer func() {
+		s.mu.Lock()
+		s.flight = nil
+		closed := s.closed
+		if f.err == nil && !closed {
+			s.cur.Store(f.lane)
+		}
+		s.mu.Unlock()
+		if closed && f.lane != nil {
+			f.lane.close("server changed while starting")
+			f.lane, f.err = nil, &startError{text: "the server was removed, disabled or changed"}
+		}
+		close(f.done)
+	}()
+	if wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-s.srv.g.ctx.Done():
+			f.err = &startError{text: "the daemon is stopping"}
+			return
+		}
+	}
+	ctx, stop := context.WithTimeout(s.srv.g.ctx, s.srv.limits().Start)
+	defer stop()
+	s.srv.starting.Add(1)
+	began := s.srv.g.now()
+	f.lane, f.err = s.start(ctx)
+	s.srv.starting.Add(-1)
+	if f.err != nil {
+		s.srv.startFailed(f.err)
+		return
+	}
+	s.mu.Lock()
+	s.starts++
+	again := s.starts > 1
+	s.mu.Unlock()
+	if again {
+		s.srv.restarts.Add(1)
+	}
+	f.lane.ready.Store(true)
+	s.srv.g.log.LogAttrs(ctxNone, slog.LevelInfo, "server started", slog.String(key.Server, s.srv.name()), slog.String(key.Lane, s.key),
+		slog.String(key.Era, string(f.lane.era)), slog.Duration(key.Took, s.srv.g.now().Sub(began)), slog.Int(key.Child, f.lane.link.Info().Pid))
+}
+
+// lost notes that the lane ended. Its place stays for the next one.
+func (s *slot) lost(l *lane, e Exit) {
+	s.cur.CompareAndSwap(l, nil)
+	s.srv.laneEnded(l, e)
+}
+
+// resubmit sends a call once more that provably was not sent. A second loss is told to the caller.
+func (s *slot) resubmit(c *call, e Exit) {
+	if c.ended.Load() {
+		return
+	}
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed || !c.retried.CompareAndSwap(false, true) {
+		c.fail(trouble{class: NotSent, text: e.String() + "; the call was not sent", exit: &e})
+		return
+	}
+	s.submit(c)
+}
+
+// relisten opens a listen again after its lane ended; the client keeps its stream and is told that lists may have
+// changed meanwhile.
+func (s *slot) relisten(c *call, e Exit) {
+	if c.ended.Load() {
+		return
+	}
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if !closed {
+		switch o := c.owner.(type) {
+		case *modernCall:
+			o.reopened.Store(true)
+			s.submit(c)
+			return
+		case *Session:
+			o.relistenBridged()
+			return
+		}
+	}
+	c.fail(trouble{class: SentUnknown, text: e.String(), exit: &e})
+}
+
+// shut ends the lane and refuses new ones.
+func (s *slot) shut(reason string) {
+	s.mu.Lock()
+	s.closed = true
+	l := s.cur.Load()
+	s.mu.Unlock()
+	if l != nil {
+		l.close(reason)
+	}
+}

@@ -1,0 +1,239 @@
+package gateway
+
+import (
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Bounds of one stream (protocol.md section 8).
+const (
+	// maxStreamEvents and maxStreamBytes bound what one stream holds, read or unread. A slow or absent reader loses
+	// the oldest messages of its own stream and nothing else.
+	maxStreamEvents = 256
+	maxStreamBytes  = 1 << 20
+	// maxLiveEvents and maxLiveBytes bound a stream that a connected client is reading: bursts are normal there.
+	maxLiveEvents = 8192
+	maxLiveBytes  = 8 << 20
+)
+
+// Event is one message on its way to a client.
+type Event struct {
+	Seq    uint64 // from 1, per stream
+	Data   []byte // one JSON-RPC message without line feeds
+	Final  bool   // the response that ends the stream
+	Status int    // HTTP status that a plain JSON answer uses
+}
+
+// Stream carries the messages of one request, or of one standalone GET, to a client. Writers never block: the stream
+// is a bounded queue that also serves replay. One reader at a time; a second one takes over.
+type Stream struct {
+	// ID is the event-id prefix of a resumable stream, "" for one that cannot be resumed.
+	ID string
+
+	gone func() // called once when a modern client leaves; nil for streams whose end is no cancellation
+
+	mu     sync.Mutex    // guards the fields below; taken last, never with I/O
+	events []Event       // retained, in order
+	next   uint64        // seq of the next event, from 1
+	bytes  int           // sum of the retained data
+	lost   uint64        // highest seq that was evicted
+	taken  uint64        // highest seq that a reader took
+	ended  bool          // the final event was pushed, or the stream was closed without one
+	keep   bool          // events stay for a resume after they were read
+	reader uint64        // number of the present reader; an older one is told to stop
+	live   bool          // a reader is attached
+	wake   chan struct{} // cap 1: something changed for the reader
+	closed time.Time     // when the stream ended
+}
+
+func newStream(id string, keep bool) *Stream {
+	return &Stream{ID: id, keep: keep, wake: make(chan struct{}, 1), next: 1}
+}
+
+// push appends one message. After the end it is a no-op that reports false.
+func (s *Stream) push(data []byte) bool { return s.put(Event{Data: data}) }
+
+// finish appends the response and ends the stream.
+func (s *Stream) finish(data []byte, status int) bool {
+	return s.put(Event{Data: data, Final: true, Status: status})
+}
+
+func (s *Stream) put(e Event) bool {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return false
+	}
+	e.Seq = s.next
+	s.next++
+	s.events = append(s.events, e)
+	s.bytes += len(e.Data)
+	s.ended = e.Final
+	if s.ended {
+		s.closed = time.Now()
+	}
+	s.trimLocked()
+	s.mu.Unlock()
+	s.signal()
+	return true
+}
+
+// trimLocked drops the oldest events above the bounds. The newest event always stays, so a large response is never
+// lost to its own size, and the response is evicted last.
+func (s *Stream) trimLocked() {
+	events, bytes := maxStreamEvents, maxStreamBytes
+	if s.live {
+		events, bytes = maxLiveEvents, maxLiveBytes
+	}
+	drop := 0
+	for drop < len(s.events)-1 && (len(s.events)-drop > events || s.bytes > bytes) {
+		s.bytes -= len(s.events[drop].Data)
+		s.lost = s.events[drop].Seq
+		s.events[drop] = Event{}
+		drop++
+	}
+	if drop > 0 {
+		s.events = append(s.events[:0:0], s.events[drop:]...)
+	}
+}
+
+// end closes the stream without a response (session over, standalone stream taken over).
+func (s *Stream) end() {
+	s.mu.Lock()
+	if !s.ended {
+		s.ended = true
+		s.closed = time.Now()
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Reader is the client's side of a stream.
+type Reader struct {
+	s    *Stream
+	n    uint64
+	last uint64 // seq of the last event taken
+}
+
+// Read attaches a reader that continues after the given seq; 0 is the beginning. An earlier reader is told to stop.
+// It reports false when events after that seq are gone.
+func (s *Stream) Read(after uint64) (*Reader, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if after < s.lost || after >= s.next {
+		return nil, false
+	}
+	s.reader++
+	s.live = true
+	s.signal()
+	return &Reader{s: s, n: s.reader, last: after}, true
+}
+
+// Follow attaches a reader at the first message that nobody took yet, for a standalone stream that is opened without a
+// cursor.
+func (s *Stream) Follow() *Reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reader++
+	s.live = true
+	s.signal()
+	return &Reader{s: s, n: s.reader, last: max(s.lost, s.taken)}
+}
+
+// ReadState says what Next found.
+type ReadState uint8
+
+// The results of Next.
+const (
+	ReadEvent  ReadState = iota + 1 // an event was returned
+	ReadWait                        // nothing yet: wait on Wake and call again
+	ReadEnd                         // the stream is over, or another reader took over
+	ReadMissed                      // events were evicted before this reader took them
+)
+
+// Next returns the next event without waiting.
+func (r *Reader) Next() (Event, ReadState) {
+	s := r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader != r.n {
+		return Event{}, ReadEnd
+	}
+	if r.last < s.lost {
+		return Event{}, ReadMissed
+	}
+	if n := len(s.events); n > 0 && s.events[n-1].Seq > r.last {
+		at := int(r.last + 1 - s.events[0].Seq)
+		e := s.events[at]
+		r.last = e.Seq
+		s.taken = max(s.taken, e.Seq)
+		if !s.keep {
+			// A stream without resumption forgets what was read.
+			s.bytes -= len(e.Data)
+			s.events[at] = Event{}
+			s.events = s.events[at+1:]
+		}
+		return e, ReadEvent
+	}
+	if s.ended {
+		return Event{}, ReadEnd
+	}
+	return Event{}, ReadWait
+}
+
+// Wake is signalled when Next may have something new.
+func (r *Reader) Wake() <-chan struct{} { return r.s.wake }
+
+// Stop detaches the reader.
+func (r *Reader) Stop() {
+	s := r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader == r.n {
+		s.live = false
+		s.trimLocked()
+	} else {
+		// The one who took over may have missed a signal that this reader consumed.
+		s.signal()
+	}
+}
+
+// Gone tells the gateway that the client closed the stream. For a modern request that cancels it; for a legacy one it
+// means nothing, because the client may resume.
+func (s *Stream) Gone() {
+	if s.gone != nil {
+		s.gone()
+	}
+}
+
+// Resumable turns on retention; the edge calls it before it writes the first event id.
+func (s *Stream) resumable(id string) {
+	s.mu.Lock()
+	s.ID, s.keep = id, true
+	s.mu.Unlock()
+}
+
+func (s *Stream) isEnded() (bool, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended, s.closed
+}
+
+func (s *Stream) isLive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live
+}
+
+// EventID is the id of one event: <stream>.<epoch>.<seq>.
+func EventID(stream string, epoch, seq uint64) string {
+	return stream + "." + strconv.FormatUint(epoch, 10) + "." + strconv.FormatUint(seq, 10)
+}

@@ -1,0 +1,225 @@
+package httpedge
+
+import (
+	"net/http"
+	"time"
+
+	"mcpx/internal/era"
+	"mcpx/internal/gateway"
+)
+
+// Times of response streams (protocol.md section 3.4).
+const (
+	// legacyJSON is how long a legacy POST waits for its answer before it becomes a stream, so that a resumable event
+	// id exists before anything can break.
+	legacyJSON = 250 * time.Millisecond
+	// quiet is the silence after which a modern POST becomes a stream, and after which any stream carries a comment:
+	// HTTP layers on the way close bodies that are silent for minutes.
+	quiet = 15 * time.Second
+	// retryMS is the reconnection time that clients are told, in milliseconds.
+	retryMS = "1000"
+)
+
+// view is one response to a client: plain JSON, or a stream of server-sent events.
+type view struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	asJSON bool
+	asSSE  bool
+}
+
+// once answers with one message that is there already.
+func (v view) once(body []byte) {
+	if v.asJSON {
+		writeJSON(v.w, http.StatusOK, body)
+		return
+	}
+	v.head()
+	_, _ = v.w.Write(AppendEvent(nil, "", body)) // a client that left needs no answer
+}
+
+// modern answers a request of 2026-07-28: JSON when the response comes first, a stream from the first notification.
+// A client that leaves cancels the request.
+func (v view) modern(st *gateway.Stream) {
+	reader := st.Follow()
+	defer reader.Stop()
+	e, ok := v.first(st, reader, quiet)
+	if ok && e.Final && v.asJSON {
+		writeJSON(v.w, e.Status, e.Data)
+		return
+	}
+	if !ok && v.r.Context().Err() != nil {
+		st.Gone()
+		return
+	}
+	if !v.stream(streamView{v: v, reader: reader}, e, ok) {
+		st.Gone()
+	}
+}
+
+// legacy answers a request of a session. A client that leaves cancels nothing: the stream stays for a resume.
+func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
+	x.Opened()
+	defer x.Done()
+	reader := st.Follow()
+	defer reader.Stop()
+	wait := legacyJSON
+	if !v.asJSON {
+		wait = 0
+	}
+	e, ok := v.first(st, reader, wait)
+	if ok && e.Final && v.asJSON {
+		writeJSON(v.w, e.Status, e.Data)
+		return
+	}
+	if v.r.Context().Err() != nil {
+		return
+	}
+	out := streamView{v: v, reader: reader}
+	if x.Version >= era.V20250326 {
+		x.Promote(st, id)
+		out.name, out.epoch = st.ID, x.Epoch()
+		out.prime = x.Version >= era.V20251125
+	}
+	v.stream(out, e, ok)
+}
+
+// follow writes a standalone or resumed stream of a session until the client leaves or the stream ends.
+func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
+	x.Opened()
+	defer x.Done()
+	defer reader.Stop()
+	out := streamView{v: v, reader: reader}
+	if x.Version >= era.V20250326 {
+		out.name, out.epoch = name, x.Epoch()
+	}
+	v.stream(out, gateway.Event{}, false)
+}
+
+// first waits for the first event. A client that takes only JSON waits for the response itself and gets nothing else.
+func (v view) first(st *gateway.Stream, reader *gateway.Reader, wait time.Duration) (gateway.Event, bool) {
+	e, state := reader.Next()
+	if state == gateway.ReadEvent && (e.Final || v.asSSE) {
+		return e, true
+	}
+	if wait == 0 {
+		return gateway.Event{}, false
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	timeout := t.C
+	if !v.asSSE {
+		timeout = nil
+	}
+	for {
+		switch state {
+		case gateway.ReadEvent:
+			if e.Final || v.asSSE {
+				return e, true
+			}
+		case gateway.ReadEnd, gateway.ReadMissed:
+			return gateway.Event{}, false
+		case gateway.ReadWait:
+			select {
+			case <-reader.Wake():
+			case <-timeout:
+				return gateway.Event{}, false
+			case <-v.r.Context().Done():
+				return gateway.Event{}, false
+			}
+		}
+		e, state = reader.Next()
+	}
+}
+
+// streamView is one stream of server-sent events on the wire.
+type streamView struct {
+	v      view
+	reader *gateway.Reader
+	name   string // event-id prefix, "" sends no ids
+	epoch  uint64
+	prime  bool // the stream begins with an id of its own (2025-11-25: older clients parse the empty data and fail)
+}
+
+// head starts a stream of events.
+func (v view) head() {
+	h := v.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	v.w.WriteHeader(http.StatusOK)
+}
+
+// stream writes events until the response is out, the stream ends or the client leaves. It reports false when the
+// client left first. Each message is flushed when it arrives; what is there already goes out in one piece.
+func (v view) stream(out streamView, e gateway.Event, have bool) bool {
+	v.head()
+	flush := http.NewResponseController(v.w)
+	var buf []byte
+	if out.prime {
+		buf = append(buf, "id: "+gateway.EventID(out.name, out.epoch, 0)+"\nretry: "+retryMS+"\ndata: \n\n"...)
+	}
+	send := func() bool {
+		if len(buf) > 0 {
+			if _, err := v.w.Write(buf); err != nil {
+				return false
+			}
+			buf = buf[:0]
+		}
+		return flush.Flush() == nil
+	}
+	if have {
+		buf = out.append(buf, e)
+		if e.Final {
+			return send()
+		}
+	}
+	if !send() {
+		return false
+	}
+	silence := time.NewTimer(quiet)
+	defer silence.Stop()
+	for {
+		e, state := out.reader.Next()
+		switch state {
+		case gateway.ReadEvent:
+			buf = out.append(buf, e)
+			if e.Final {
+				return send()
+			}
+			if len(buf) > 64<<10 && !send() {
+				return false
+			}
+			continue
+		case gateway.ReadEnd, gateway.ReadMissed:
+			send()
+			return true
+		case gateway.ReadWait:
+		}
+		if len(buf) > 0 {
+			if !send() {
+				return false
+			}
+			silence.Reset(quiet)
+		}
+		select {
+		case <-out.reader.Wake():
+		case <-silence.C:
+			buf = append(buf, ": still here\n\n"...)
+			if !send() {
+				return false
+			}
+			silence.Reset(quiet)
+		case <-v.r.Context().Done():
+			return false
+		}
+	}
+}
+
+func (s streamView) append(dst []byte, e gateway.Event) []byte {
+	id := ""
+	if s.name != "" {
+		id = gateway.EventID(s.name, s.epoch, e.Seq)
+	}
+	return AppendEvent(dst, id, e.Data)
+}
