@@ -28,4 +28,7 @@ const (
 	Took      = "took" // duration
 	Version   = "version"
 	Component = "component"
+
+	Applied      = "applied"       // settings that a reload changed
+	NeedsRestart = "needs_restart" // settings that wait for a restart
 )
