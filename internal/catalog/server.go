@@ -61,7 +61,7 @@ const (
 	Deprecated Lifecycle = "deprecated"
 )
 
-// Binding gives a variable or a header its value. Exactly one field is set.
+// Binding gives a variable or a header its value. At most one field is set; none is the empty literal.
 type Binding struct {
 	Literal  string `json:"literal,omitempty"`  // a value that is no secret
 	Ref      string `json:"ref,omitempty"`      // a credential reference, for example env:TOKEN or file:/path#KEY

@@ -1,0 +1,367 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tailscale/hujson"
+
+	"mcpx/internal/fault"
+)
+
+// Imported is the result for one entry of an imported file: a server that Validate accepts, or the reason why not.
+type Imported struct {
+	Name   string    // as the file spells it
+	Server Server    // without id and times; review pending, for the caller to decide
+	Err    error     // *fault.Error; then Server is empty
+	Notes  []Warning // what was changed on the way
+}
+
+// containers are the places where the agents keep their servers (governance.md section 2.7), as paths of keys.
+var containers = [][]string{
+	{"mcpServers"}, {"servers"}, {"mcp", "servers"}, {"mcp"}, {"context_servers"}, {"amp.mcpServers"},
+}
+
+// ParseImport reads the servers of a JSON document with comments: {"mcpServers": {...}} and its siblings. An error is
+// about the document; one bad entry does not block the others.
+func ParseImport(data []byte) ([]Imported, error) {
+	doc, err := ParseJSONC(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "import-broken").
+			Saying("the file cannot be read as JSON").
+			Hinting("correct it there; comments and trailing commas are allowed").Because(err)
+	}
+	root, ok := doc.Value.(*hujson.Object)
+	if !ok {
+		return nil, noServers()
+	}
+	for _, path := range containers {
+		members, ok := lookup(root, path)
+		if !ok {
+			continue
+		}
+		i := importer{taken: map[string]bool{}}
+		for _, m := range members {
+			i.add(m)
+		}
+		return i.all, nil
+	}
+	return nil, noServers()
+}
+
+func noServers() error {
+	return fault.New(fault.Invalid, "import-empty").
+		Saying("the file names no MCP servers").
+		Hinting(`it must hold {"mcpServers": {"NAME": {"command": ..., "args": [...]}}}, or servers, mcp or context_servers in its place`)
+}
+
+// lookup finds the members of the object at path. The last of equal keys wins, as everywhere in JSON practice.
+func lookup(o *hujson.Object, path []string) ([]hujson.ObjectMember, bool) {
+	for i := len(o.Members) - 1; i >= 0; i-- {
+		m := o.Members[i]
+		name, ok := m.Name.Value.(hujson.Literal)
+		if !ok || name.String() != path[0] {
+			continue
+		}
+		child, ok := m.Value.Value.(*hujson.Object)
+		if !ok {
+			return nil, false
+		}
+		if len(path) == 1 {
+			return child.Members, true
+		}
+		return lookup(child, path[1:])
+	}
+	return nil, false
+}
+
+type importer struct {
+	all   []Imported
+	taken map[string]bool // names given so far
+}
+
+func (i *importer) add(m hujson.ObjectMember) {
+	name, _ := m.Name.Value.(hujson.Literal) // the parser lets only strings be names
+	e := entryReader{imported: Imported{Name: name.String()}}
+	m.Value.Standardize()
+	s, err := e.server(m.Value.Pack())
+	if err == nil && i.taken[s.Name] {
+		err = fault.New(fault.Conflict, "import-name").
+			Saying("%s: an entry before it is named %q too", e.imported.Name, s.Name).Hinting("rename one of them")
+	}
+	if err == nil {
+		err = Validate(s)
+	}
+	if err != nil {
+		e.imported.Err, e.imported.Notes = err, nil
+	} else {
+		i.taken[s.Name] = true
+		e.imported.Server = s
+	}
+	i.all = append(i.all, e.imported)
+}
+
+// rawEntry joins the spellings of all agents (governance.md section 3.2).
+type rawEntry struct {
+	Type          string            `json:"type"`
+	Transport     json.RawMessage   `json:"transport"` // a string, or Cline's object
+	Command       json.RawMessage   `json:"command"`   // a string, or OpenCode's argv
+	Args          []string          `json:"args"`
+	Env           map[string]scalar `json:"env"`
+	Environment   map[string]scalar `json:"environment"`
+	Cwd           string            `json:"cwd"`
+	URL           string            `json:"url"`
+	HTTPURL       string            `json:"httpUrl"`
+	ServerURL     string            `json:"serverUrl"`
+	Headers       map[string]scalar `json:"headers"`
+	HTTPHeaders   map[string]scalar `json:"http_headers"`
+	EnvHeaders    map[string]string `json:"env_http_headers"`
+	BearerVar     string            `json:"bearer_token_env_var"`
+	Disabled      bool              `json:"disabled"`
+	Enabled       *bool             `json:"enabled"`
+	Description   string            `json:"description"`
+	transportType string
+}
+
+// scalar is a value of a variable: some files write numbers and booleans without quotes.
+type scalar string
+
+// UnmarshalJSON keeps the spelling of numbers and booleans.
+func (s *scalar) UnmarshalJSON(data []byte) error {
+	switch data[0] {
+	case '"':
+		return json.Unmarshal(data, (*string)(s))
+	case '{', '[', 'n':
+		return fmt.Errorf("want a text")
+	}
+	*s = scalar(data)
+	return nil
+}
+
+type entryReader struct{ imported Imported }
+
+func (e *entryReader) note(code, format string, args ...any) {
+	e.imported.Notes = append(e.imported.Notes, Warning{Code: code, Text: fmt.Sprintf(format, args...)})
+}
+
+func (e *entryReader) bad(code, format string, args ...any) *fault.Error {
+	return fault.New(fault.Invalid, code).Saying("%s: %s", e.imported.Name, fmt.Sprintf(format, args...))
+}
+
+func (e *entryReader) server(data []byte) (Server, error) {
+	r, err := e.read(data)
+	if err != nil {
+		return Server{}, err
+	}
+	s := Server{
+		Name: SafeName(e.imported.Name), Notes: r.Description, Sharing: ShareSession, Review: ReviewPending,
+		Lifecycle: Enabled, Source: "import",
+	}
+	if s.Name != e.imported.Name {
+		e.note("name-changed", "%q is no name for a URL path; it becomes %q", e.imported.Name, s.Name)
+	}
+	if r.Disabled || r.Enabled != nil && !*r.Enabled {
+		s.Lifecycle = Disabled
+	}
+	if url := firstOf(r.HTTPURL, r.URL, r.ServerURL); url != "" {
+		if len(r.Command) > 0 {
+			return Server{}, e.bad("import-ambiguous", "it has both a command and a URL").Hinting("remove one of them")
+		}
+		err = e.http(&s, r, url)
+		return s, err
+	}
+	err = e.stdio(&s, r)
+	return s, err
+}
+
+func (e *entryReader) read(data []byte) (rawEntry, error) {
+	var r rawEntry
+	shape := func(err error) error {
+		field := ""
+		if t, ok := err.(*json.UnmarshalTypeError); ok { //nolint:errorlint // encoding/json returns it unwrapped
+			field = " (" + t.Field + ")"
+		}
+		return e.bad("import-shape", "a field has the wrong type%s", field).Hinting("correct it in the file and import again")
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, shape(err)
+	}
+	r.transportType = r.Type
+	if len(r.Transport) == 0 {
+		return r, nil
+	}
+	if err := json.Unmarshal(r.Transport, &r.transportType); err == nil {
+		return r, nil
+	}
+	if err := json.Unmarshal(r.Transport, &r); err != nil { // Cline: the same fields one level deeper
+		return r, shape(err)
+	}
+	r.transportType = r.Type
+	return r, nil
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// transports maps the agents' words to ours; others are read by probing.
+var transports = map[string]Transport{
+	"http": TransportStreamable, "streamable-http": TransportStreamable, "streamableHttp": TransportStreamable,
+	"streamable_http": TransportStreamable, "sse": TransportSSE,
+}
+
+func (e *entryReader) http(s *Server, r rawEntry, url string) error {
+	if r.transportType == "ws" || r.transportType == "websocket" {
+		return e.bad("import-transport", "MCP over websockets is not supported").Hinting("ask the server's authors for its http URL")
+	}
+	s.HTTP = &HTTP{URL: url, Transport: transports[r.transportType], Headers: map[string]Binding{}}
+	if HasTemplate(url) {
+		return e.bad("import-template", "the URL holds a variable").Hinting("write the URL out, or bind the secret to a header")
+	}
+	for _, headers := range []map[string]scalar{r.Headers, r.HTTPHeaders} {
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			// A header has no variable of its own, so one is named after the server and the header.
+			variable := variableName(s.Name + "_" + name)
+			b, err := e.binding("header "+name, name, variable, string(headers[name]))
+			if err != nil {
+				return err
+			}
+			s.HTTP.Headers[name] = b
+		}
+	}
+	for name, variable := range r.EnvHeaders {
+		s.HTTP.Headers[name] = Binding{Ref: "env:" + variable}
+	}
+	if r.BearerVar != "" {
+		s.HTTP.Headers["Authorization"] = Binding{Template: "Bearer {env:" + r.BearerVar + "}"}
+	}
+	return nil
+}
+
+var notName = regexp.MustCompile(`[^A-Z0-9]+`)
+
+func variableName(s string) string {
+	name := strings.Trim(notName.ReplaceAllString(strings.ToUpper(s), "_"), "_")
+	if name == "" || isDigit(name[0]) {
+		return "MCP_" + name
+	}
+	return name
+}
+
+func (e *entryReader) stdio(s *Server, r rawEntry) error {
+	s.Stdio = &Stdio{Args: r.Args, Cwd: r.Cwd, Env: map[string]Binding{}}
+	var argv []string
+	if err := json.Unmarshal(r.Command, &s.Stdio.Command); err != nil {
+		if err := json.Unmarshal(r.Command, &argv); err != nil || len(argv) == 0 {
+			return e.bad("import-incomplete", "it has neither a command nor a URL").Hinting("add one of them in the file")
+		}
+		s.Stdio.Command, s.Stdio.Args = argv[0], append(argv[1:], r.Args...)
+	}
+	if err := e.split(s.Stdio); err != nil {
+		return err
+	}
+	for _, a := range append([]string{s.Stdio.Command, s.Stdio.Cwd}, s.Stdio.Args...) {
+		if braced.MatchString(a) {
+			return e.bad("import-template", "command, cwd or an argument holds a variable").
+				Hinting("write the value out; a secret belongs into env, where a reference can stand for it")
+		}
+	}
+	if !slices.Equal(RedactArgs(s.Stdio.Args), s.Stdio.Args) {
+		return e.bad("import-secret-argument", "an argument looks like a secret, and arguments can be seen by every user").
+			Hinting("pass it as a variable if the server takes one, or add it yourself with `mcpx server add`")
+	}
+	for _, env := range []map[string]scalar{r.Env, r.Environment} {
+		for _, name := range slices.Sorted(maps.Keys(env)) {
+			b, err := e.binding("variable "+name, name, name, string(env[name]))
+			if err != nil {
+				return err
+			}
+			s.Stdio.Env[name] = b
+		}
+	}
+	return nil
+}
+
+// shellSyntax is what only a shell understands.
+const shellSyntax = "|&;<>()$`\\\"'*?[]#~{}\n"
+
+// split turns a command line in one string into an argv when no shell is needed to read it.
+func (e *entryReader) split(b *Stdio) error {
+	fields := strings.Fields(b.Command)
+	if len(fields) < 2 || strings.ContainsAny(fields[0], `/\`) {
+		return nil // one word, or a path that may hold spaces
+	}
+	if strings.ContainsAny(b.Command, shellSyntax) {
+		return e.bad("command-shell", "its command is a line for a shell").
+			Hinting("split it into command and args in the file, or put it into a script")
+	}
+	b.Command, b.Args = fields[0], append(fields[1:], b.Args...)
+	e.note("command-split", "the command line was split into a command and %d arguments", len(fields)-1)
+	return nil
+}
+
+// braced are the references that every agent but Codex and Cline expands everywhere. A bare $V is left alone: outside
+// of Gemini it is plain text.
+var braced = regexp.MustCompile(`\$\{[^}]*\}|\{(env|file):[^}]*\}`)
+
+// wholeRef are the spellings of one reference; the groups are variable, default and file.
+var wholeRef = regexp.MustCompile(`\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|\$([A-Za-z_][A-Za-z0-9_]*)|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\{file:([^}]+)\}`)
+
+// binding turns a value of the file into a binding: references are kept as references, plain values as literals, and
+// what looks like a secret is replaced by a reference to a variable that the person has to set.
+func (e *entryReader) binding(what, name, variable, value string) (Binding, error) {
+	if HasTemplate(value) {
+		return e.templated(what, value)
+	}
+	if value == "" || !SecretName(name) && !SecretValue(value) {
+		return Binding{Literal: value}, nil
+	}
+	ref := "env:" + variable
+	e.note("value-not-imported", "%s looks like a secret, so its value stays where it is: set %s for the daemon", what, variable)
+	if m := scheme.FindStringSubmatch(value); m != nil {
+		return Binding{Template: m[1] + " {" + ref + "}"}, nil
+	}
+	return Binding{Ref: ref}, nil
+}
+
+func (e *entryReader) templated(what, value string) (Binding, error) {
+	var out strings.Builder
+	last, count, ref := 0, 0, ""
+	for _, m := range wholeRef.FindAllStringSubmatchIndex(value, -1) {
+		group := func(i int) string {
+			if m[2*i] < 0 {
+				return ""
+			}
+			return value[m[2*i]:m[2*i+1]]
+		}
+		if group(2) != "" {
+			e.note("default-dropped", "%s has a default in the file; mcpx uses the variable alone", what)
+		}
+		ref = "env:" + firstOf(group(1), group(3), group(4))
+		if file := group(5); file != "" {
+			ref = "file:" + file
+		}
+		out.WriteString(value[last:m[0]] + "{" + ref + "}")
+		last = m[1]
+		count++
+	}
+	text := out.String() + value[last:]
+	switch {
+	case count == 0 || strings.Count(text, "{") != count:
+		return Binding{}, e.bad("import-template", "%s holds a reference that mcpx cannot read", what).
+			Hinting("write it as ${NAME} in the file, or add the server with `mcpx server add`")
+	case text == "{"+ref+"}":
+		return Binding{Ref: ref}, nil
+	}
+	return Binding{Template: text}, nil
+}

@@ -1,0 +1,230 @@
+package catalog
+
+import (
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Redacted stands for a value that is not shown.
+const Redacted = "[redacted]"
+
+// Words of names, split at case changes and at everything that is no letter or digit.
+var (
+	secretWords = []string{
+		"token", "tokens", "secret", "secrets", "password", "passwd", "passphrase", "pwd", "pass", "apikey", "apitoken",
+		"credential", "credentials", "creds", "authorization", "bearer", "cookie", "pat", "jwt", "auth", "accesskey", "privatekey",
+	}
+	// countWords turn a token into a number: max_tokens, token_count (runtime.md section 9).
+	countWords = []string{"max", "min", "num", "count", "limit", "total", "budget", "size", "length", "window"}
+	// aboutWords at the end name something about the secret: AUTH_TYPE, TOKEN_URL, SSH_AUTH_SOCK, KEY_ID.
+	aboutWords = []string{
+		"id", "type", "kind", "method", "mode", "name", "file", "path", "dir", "url", "uri", "endpoint", "host", "port", "sock",
+		"ttl", "expiry", "expires", "timeout", "header", "prefix", "enabled", "required", "provider", "server", "scope", "env",
+	}
+	// plainKeys before "key" are no secrets.
+	plainKeys = []string{"public", "primary", "foreign", "sort", "cache", "partition", "object", "host"}
+)
+
+// SecretName says whether a variable, header, query parameter or flag of this name usually holds a secret.
+func SecretName(name string) bool {
+	words := splitWords(name)
+	if len(words) == 0 {
+		return false
+	}
+	last := words[len(words)-1]
+	if slices.Contains(aboutWords, last) && last != words[0] {
+		return false
+	}
+	for i, w := range words {
+		if w == "key" || w == "keys" {
+			if i == len(words)-1 && (i == 0 || !slices.Contains(plainKeys, words[i-1])) {
+				return true
+			}
+			continue
+		}
+		if !slices.Contains(secretWords, w) {
+			continue
+		}
+		counted := slices.ContainsFunc(words, func(w string) bool { return slices.Contains(countWords, w) })
+		if !counted || w != "token" && w != "tokens" {
+			return true
+		}
+	}
+	return false
+}
+
+func splitWords(name string) []string {
+	var words []string
+	var word []rune
+	flush := func() {
+		if len(word) > 0 {
+			words = append(words, strings.ToLower(string(word)))
+			word = nil
+		}
+	}
+	var prev rune
+	for _, r := range name {
+		switch {
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			flush()
+		case unicode.IsUpper(r) && unicode.IsLower(prev):
+			flush()
+			word = append(word, r)
+		default:
+			word = append(word, r)
+		}
+		prev = r
+	}
+	flush()
+	return words
+}
+
+var (
+	// tokenPrefix are the public prefixes of providers' tokens, followed by enough of a body.
+	tokenPrefix = regexp.MustCompile(`^(sk-|sk_live_|sk_test_|rk_live_|ghp_|gho_|ghu_|ghs_|ghr_|github_pat_|glpat-|gldt-|xox[abeprs]-|xapp-|` +
+		`AKIA|ASIA|AIza|ya29\.|npm_|pypi-|dckr_pat_|hf_|shpat_|shpss_|SG\.|lin_api_|ntn_|secret_|figd_|sbp_|tvly-|fc-|pplx-|gsk_|xai-|` +
+		`dop_v1_|rubygems_|ATATT3|pat-na1-|AGE-SECRET-KEY-)[A-Za-z0-9_\-.=]{8,}$`)
+	jwt      = regexp.MustCompile(`^eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*$`)
+	uuidText = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	opaque   = regexp.MustCompile(`^[A-Za-z0-9+/_=-]{24,}$`)
+	scheme   = regexp.MustCompile(`(?i)^(bearer|basic|token)\s+(\S+)$`)
+	// template is a reference in any of the agents' spellings (governance.md section 3.2).
+	template = regexp.MustCompile(`\$\{\{[^}]*\}\}|\$\{[^}]*\}|\$[A-Za-z_][A-Za-z0-9_]*|\{(env|file):[^}]*\}`)
+)
+
+// HasTemplate says whether a value holds a reference that some agent would expand.
+func HasTemplate(v string) bool { return template.MatchString(v) }
+
+// SecretValue says whether a value looks like a secret by itself: a provider's token, a JWT, a private key, an
+// Authorization value, a URL with a password, or long text without meaning. References are no secrets.
+func SecretValue(v string) bool {
+	v = strings.TrimSpace(template.ReplaceAllString(v, ""))
+	if strings.Contains(v, "-----BEGIN ") && strings.Contains(v, "PRIVATE KEY") {
+		return true
+	}
+	if m := scheme.FindStringSubmatch(v); m != nil {
+		return true
+	}
+	if u, err := url.Parse(v); err == nil && u.Host != "" {
+		return RedactURL(v) != v
+	}
+	return tokenPrefix.MatchString(v) || jwt.MatchString(v) || randomText(v)
+}
+
+// randomText: long, of one token's alphabet, with digits and letters, and with the entropy of random text. Paths,
+// UUIDs and words fall through.
+func randomText(v string) bool {
+	if !opaque.MatchString(v) || uuidText.MatchString(v) || strings.HasPrefix(v, "/") {
+		return false
+	}
+	var counts [128]float64
+	var digits, letters int
+	for i := range len(v) {
+		counts[v[i]]++
+		switch {
+		case isDigit(v[i]):
+			digits++
+		case isAlnum(v[i]):
+			letters++
+		}
+	}
+	if digits < 3 || letters < 3 {
+		return false
+	}
+	var bits float64
+	for _, n := range counts {
+		if n > 0 {
+			p := n / float64(len(v))
+			bits -= p * math.Log2(p)
+		}
+	}
+	// Random hex of 32 digits has about 3.6 bits a character, English text with digits stays below 3.4 at such lengths
+	// only when it repeats; hyphenated words are told apart by their parts.
+	return bits > 3.4 && longestPart(v) >= 20
+}
+
+// longestPart is the longest run without a separator: "my-server-name-2025-11-25" is made of short words.
+func longestPart(v string) int {
+	longest := 0
+	for part := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == '-' || r == '_' || r == '/' }) {
+		longest = max(longest, len(part))
+	}
+	return longest
+}
+
+// redactedInURL stands for a value in a URL, where brackets would be escaped.
+const redactedInURL = "redacted"
+
+// RedactURL replaces passwords and the values of secret-shaped query parameters.
+func RedactURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return raw
+	}
+	changed := false
+	if p, _ := u.User.Password(); p != "" && p != redactedInURL && !HasTemplate(p) {
+		u.User = url.UserPassword(u.User.Username(), redactedInURL)
+		changed = true
+	}
+	pairs := strings.Split(u.RawQuery, "&")
+	for i, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(value); ok && err == nil && plain != "" && plain != redactedInURL && !HasTemplate(plain) &&
+			(SecretName(name) || tokenPrefix.MatchString(plain) || jwt.MatchString(plain)) {
+			pairs[i] = name + "=" + redactedInURL
+			changed = true
+		}
+	}
+	if !changed {
+		return raw
+	}
+	u.RawQuery = strings.Join(pairs, "&")
+	return u.String()
+}
+
+// RedactArgs replaces what looks like a secret in an argv: values of secret-named flags, assignments, header
+// arguments, URLs with secrets and secret-shaped values.
+func RedactArgs(args []string) []string {
+	out := make([]string, 0, len(args))
+	hide := false // the argument before was a flag whose value is a secret
+	for _, a := range args {
+		switch name, value, assigned := strings.Cut(a, "="); {
+		case hide && !strings.HasPrefix(a, "-") && !HasTemplate(a):
+			a, hide = Redacted, false
+		case assigned && !strings.ContainsAny(name, ":/?") && SecretName(name) && value != "" && !HasTemplate(value):
+			a, hide = name+"="+Redacted, false
+		case isFlag(a):
+			hide = SecretName(a)
+		default:
+			a, hide = redactText(a), false
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func isFlag(a string) bool {
+	return strings.HasPrefix(a, "-") && !strings.Contains(a, "=") && len(a) > 1
+}
+
+func redactText(a string) string {
+	// "Authorization: Bearer X", the value of --header
+	if name, value, ok := strings.Cut(a, ":"); ok && SecretName(name) && !strings.HasPrefix(value, "//") &&
+		strings.TrimSpace(value) != "" && !HasTemplate(value) {
+		return name + ": " + Redacted
+	}
+	if u := RedactURL(a); u != a {
+		return u
+	}
+	if _, value, ok := strings.Cut(a, "="); ok && SecretValue(value) {
+		return strings.TrimSuffix(a, value) + Redacted
+	}
+	if SecretValue(a) {
+		return Redacted
+	}
+	return a
+}
