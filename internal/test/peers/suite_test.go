@@ -1,0 +1,142 @@
+package peers
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpx/internal/test/rig"
+)
+
+// checks are the results of one run of the conformance suite: "scenario/check" to SUCCESS, WARNING, INFO, SKIPPED or
+// FAILURE. A check that a scenario makes several times counts with its worst result.
+type checks map[string]string
+
+// worst orders the results.
+var worst = []string{"SUCCESS", "INFO", "WARNING", "SKIPPED", "FAILURE"}
+
+// suiteWithin bounds one run; it takes two to three seconds, and a hang must not eat the time of CI.
+const suiteWithin = 150 * time.Second
+
+// resultDir is how the suite names the directory of one scenario.
+var resultDir = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[0-9Z-]+$`)
+
+// suite runs the server suite and returns its checks and its exit code: 0 means that every scored check passed.
+func suite(t testing.TB, url string, args ...string) (checks, int, string) {
+	t.Helper()
+	out := t.TempDir()
+	dir, env := home(t)
+	argv := append([]string{node(t), modules(t, "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--url", url, "-o", out}, args...)
+	o := run(t, suiteWithin, dir, env, argv...)
+	got := checks{}
+	entries, err := os.ReadDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		scenario := resultDir.FindStringSubmatch(entry.Name())
+		raw, err := os.ReadFile(filepath.Join(out, entry.Name(), "checks.json"))
+		if scenario == nil || err != nil {
+			continue // a scenario that did not run leaves a directory without results
+		}
+		var list []struct{ ID, Status string }
+		if err := json.Unmarshal(raw, &list); err != nil {
+			t.Fatalf("%s: %v", entry.Name(), err)
+		}
+		for _, c := range list {
+			key := scenario[1] + "/" + c.ID
+			if old, seen := got[key]; !seen || slices.Index(worst, c.Status) > slices.Index(worst, old) {
+				got[key] = c.Status
+			}
+		}
+	}
+	if len(got) == 0 {
+		t.Fatalf("the suite made no check\n%s\n%s", o.stdout, o.stderr)
+	}
+	return got, o.code, o.stdout
+}
+
+// differences are the checks of want that are missing or worse in got, as "scenario/check: WANT, got GOT".
+func differences(want, got checks) map[string]string {
+	diff := map[string]string{}
+	for key, w := range want {
+		g, made := got[key]
+		if !made {
+			g = "not made"
+		}
+		if !made || slices.Index(worst, g) > slices.Index(worst, w) {
+			diff[key] = fmt.Sprintf("directly %s, through the gateway %s", w, g)
+		}
+	}
+	for key, g := range got {
+		if _, known := want[key]; !known && g == "FAILURE" {
+			diff[key] = "a failing check that is not made directly"
+		}
+	}
+	return diff
+}
+
+// settle compares the differences with the leg's reviewed list. Both directions fail: a new difference, and an entry
+// that is no longer needed, so that the list only shrinks.
+func settle(t *testing.T, leg string, diff map[string]string) {
+	t.Helper()
+	allowed := baseline(t, leg)
+	for _, key := range slices.Sorted(maps.Keys(diff)) {
+		if _, ok := allowed[key]; !ok {
+			t.Errorf("%s: %s", key, diff[key])
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(allowed)) {
+		if _, ok := diff[key]; !ok {
+			t.Errorf("%s is fine now: remove it from .ci/baselines/%s.txt", key, leg)
+		}
+	}
+}
+
+// baseline reads .ci/baselines/LEG.txt: one "scenario/check  # reason" a line. No file: no exception.
+func baseline(t *testing.T, leg string) map[string]string {
+	t.Helper()
+	name := filepath.Join(rig.Root(t), ".ci", "baselines", leg+".txt")
+	f, err := os.Open(name)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	allowed := map[string]string{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		key, reason, _ := strings.Cut(lines.Text(), "#")
+		key, reason = strings.TrimSpace(key), strings.TrimSpace(reason)
+		if key == "" {
+			continue
+		}
+		if reason == "" {
+			t.Errorf("%s: %s has no reason", name, key)
+		}
+		allowed[key] = reason
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return allowed
+}
+
+func TestDifferences(t *testing.T) {
+	want := checks{"a/x": "SUCCESS", "a/y": "WARNING", "b/z": "FAILURE", "c/w": "SUCCESS"}
+	got := checks{"a/x": "INFO", "a/y": "SUCCESS", "b/z": "FAILURE", "d/new": "FAILURE", "d/fine": "SUCCESS"}
+	diff := slices.Sorted(maps.Keys(differences(want, got)))
+	if w := []string{"a/x", "c/w", "d/new"}; !slices.Equal(diff, w) {
+		t.Errorf("got %v, want %v", diff, w)
+	}
+}
