@@ -231,7 +231,7 @@ func (c *Client) unreachable(ctx context.Context, op Op, err error) error {
 		return fault.New(fault.Canceled, "canceled").Saying("canceled while the daemon worked on %s", op.Name).Because(cause)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
-		return NotRunning(c.socket).Because(err)
+		return NotRunning(c.socket) // the text of a failed dial says nothing more
 	}
 	kind := fault.Unavailable
 	if op.Keyed {

@@ -19,11 +19,13 @@ type Daemon struct {
 	Level    int       `json:"api_level"`
 	Epoch    uint64    `json:"epoch"`
 	Listener string    `json:"listener"` // host:port of the loopback listener
-	Base     string    `json:"base_url"` // http://host:port, without a trailing slash
-	Socket   string    `json:"socket"`   // path of the unix socket
-	Home     string    `json:"home"`     // directory of the state
-	Detached bool      `json:"detached"` // started in the background: its log is in LogFile
-	LogFile  string    `json:"log_file,omitempty"`
+	// ListenFlag says that Listener was given with --listen: a restart keeps it.
+	ListenFlag bool   `json:"listen_flag,omitempty"`
+	Base       string `json:"base_url"` // http://host:port, without a trailing slash
+	Socket     string `json:"socket"`   // path of the unix socket
+	Home       string `json:"home"`     // directory of the state
+	Detached   bool   `json:"detached"` // started in the background: its log is in LogFile
+	LogFile    string `json:"log_file,omitempty"`
 }
 
 // StopDaemon asks the daemon to end.

@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/daemon"
+	"mcpx/internal/fault"
+	"mcpx/internal/process"
+	"mcpx/internal/telemetry"
+)
+
+// stopWithin bounds an orderly stop: the terminate ladder of all children, side by side, takes 7 s.
+const stopWithin = 30 * time.Second
+
+var listenFlag = Flag{Name: "listen", Kind: StringFlag, Value: "ADDR", Usage: "loopback address ADDR for the servers (setting listener.address, default 127.0.0.1:30000; port 0: any free one)"}
+
+var serve = Command{
+	Path: "serve", Short: "Run the daemon in the foreground",
+	Long: "The daemon runs until SIGINT, SIGTERM or `mcpx daemon stop`. SIGHUP makes it read its settings again.\n" +
+		"One daemon runs for each MCPX_HOME; a second one exits with code 75 and names the first.",
+	Example: "mcpx serve\nmcpx serve --listen 127.0.0.1:31000",
+	Flags: []Flag{
+		listenFlag,
+		{Name: "detached", Kind: BoolFlag, Hidden: true, Usage: "started by another mcpx: log to a file, tell on descriptor 3 when ready"},
+	},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		detached := a.Bool("detached")
+		d, err := e.serve(ctx, a, detached, nil)
+		if detached {
+			err = errors.Join(err, signalReady(err))
+		}
+		if err != nil {
+			return err
+		}
+		return e.untilStopped(ctx, d, false)
+	},
+}
+
+// serve starts a daemon in this process.
+func (e *Env) serve(ctx context.Context, a Args, detached bool, change func(*daemon.Config)) (*daemon.Daemon, error) {
+	paths, err := e.Paths()
+	if err != nil {
+		return nil, err
+	}
+	levels, err := telemetry.ParseLevels(e.Getenv("MCPX_LOG"))
+	if err != nil {
+		return nil, err
+	}
+	c := daemon.Config{
+		Paths: paths, Version: e.Version, Listen: a.String("listen"), Getenv: e.Getenv, Environ: os.Environ(),
+		Now: e.Now, Log: telemetry.NewLogger(e.Err, process.IsTerminal(e.files.Err), levels),
+	}
+	if c.Exe, err = os.Executable(); err != nil {
+		return nil, fault.New(fault.Internal, "self-unknown").Saying("the path of this program is not known").Because(err)
+	}
+	if detached {
+		if err := api.MakePrivate(paths.Logs()); err != nil {
+			return nil, err
+		}
+		c.LogFile = filepath.Join(paths.Logs(), "mcpx.log")
+		file, err := telemetry.OpenFile(c.LogFile, telemetry.LogFileBytes, telemetry.LogFiles)
+		if err != nil {
+			return nil, fault.New(fault.Unavailable, "state-unwritable").Saying("the log %s cannot be opened", c.LogFile).Because(err)
+		}
+		c.Log = telemetry.NewLogger(file, false, levels)
+	}
+	if change != nil {
+		change(&c)
+	}
+	return daemon.Start(ctx, c)
+}
+
+// untilStopped lets the daemon run until a signal or a caller of the API ends it. With children the servers end too, also
+// when a caller did not ask for it.
+func (e *Env) untilStopped(ctx context.Context, d *daemon.Daemon, children bool) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer cancel()
+	for running := true; running; {
+		select {
+		case <-ctx.Done():
+			running = false
+		case asked := <-d.StopAsked():
+			children = children || asked
+			running = false
+		case <-hangup:
+			d.Reload(ctx)
+		}
+	}
+	signal.Reset(os.Interrupt, syscall.SIGTERM) // a second signal ends the process at once
+	stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer done()
+	return d.Stop(stop, children)
+}
+
+var daemonStart = Command{
+	Path: "daemon start", Short: "Start the daemon in the background",
+	Long:    "Most commands start it by themselves; this one also says where it listens.",
+	Example: "mcpx daemon start\nmcpx daemon start --listen 127.0.0.1:31000",
+	Flags:   []Flag{listenFlag},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		var flags []string
+		if a.Given("listen") {
+			flags = []string{"--listen", a.String("listen")}
+		}
+		started, err := e.startDaemon(ctx, flags)
+		if err != nil {
+			return err
+		}
+		state := "started"
+		if !started {
+			state = "already_running"
+		}
+		return e.showDaemon(ctx, state)
+	},
+}
+
+// outcome is what daemon start, stop and restart print with --json.
+type outcome struct {
+	State  string      `json:"state"` // started, already_running, stopped, already_stopped, restarted
+	Daemon *api.Daemon `json:"daemon,omitempty"`
+}
+
+func (e *Env) showDaemon(ctx context.Context, state string) error {
+	client, err := e.Daemon()
+	if err != nil {
+		return err
+	}
+	d, err := client.DaemonStatus(ctx, api.None{})
+	if err != nil {
+		return err
+	}
+	return e.Show(outcome{State: state, Daemon: &d}, func(w io.Writer) {
+		word := map[string]string{"started": "started", "already_running": "was running already", "restarted": "restarted"}[state]
+		line(w, "The daemon %s: pid %d, servers at %s/servers/NAME/mcp", word, d.Pid, d.Base)
+	})
+}
+
+var daemonStop = Command{
+	Path: "daemon stop", Short: "Stop the daemon", Op: "daemon.stop",
+	Long: "It returns when the process has ended. Supervised servers are left to their supervisors, which end them\n" +
+		"when no daemon comes back within ten minutes; --children ends them now.",
+	Example: "mcpx daemon stop\nmcpx daemon stop --children",
+	Flags:   []Flag{{Name: "children", Kind: BoolFlag, Usage: "end the processes of all servers too"}},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		state, err := e.stopDaemon(ctx, a.Bool("children"))
+		if err != nil {
+			return err
+		}
+		return e.Show(outcome{State: state}, func(w io.Writer) {
+			if state == "stopped" {
+				line(w, "The daemon stopped.")
+			} else {
+				line(w, "No daemon was running.")
+			}
+		})
+	},
+}
+
+func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, err error) {
+	client, err := e.Daemon()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(e.operation(ctx), stopWithin)
+	defer cancel()
+	if _, err := client.DaemonStop(ctx, api.StopDaemon{Children: children}); down(err) {
+		return "already_stopped", nil
+	} else if err != nil {
+		return "", err
+	}
+	return "stopped", nil
+}
+
+var daemonRestart = Command{
+	Path: "daemon restart", Short: "Stop the daemon and start it again",
+	Long: "Use it after an upgrade of mcpx or a change of a setting that waits for a restart. An address that was\n" +
+		"given with --listen is kept. Clients of `mcpx connect` do not notice; HTTP clients connect again.\n" +
+		"This version ends the servers and starts them again with the next call; their in-memory state is lost.",
+	Example: "mcpx daemon restart",
+	Flags:   []Flag{listenFlag},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		client, err := e.Daemon()
+		if err != nil {
+			return err
+		}
+		var flags []string
+		if a.Given("listen") {
+			flags = []string{"--listen", a.String("listen")}
+		} else if old, err := client.DaemonStatus(ctx, api.None{}); err == nil && old.ListenFlag {
+			flags = []string{"--listen", old.Listener}
+		}
+		if _, err := e.stopDaemon(ctx, false); err != nil {
+			return err
+		}
+		if _, err := e.startDaemon(ctx, flags); err != nil {
+			return err
+		}
+		return e.showDaemon(ctx, "restarted")
+	},
+}
+
+var daemonStatus = Command{
+	Path: "daemon status", Short: "Say whether the daemon runs", Op: "daemon.status",
+	Long:    "Exit code 0 when it runs, 1 when it does not. It never starts one.",
+	Example: "mcpx daemon status\nmcpx daemon status --json",
+	Run: func(ctx context.Context, e *Env, _ Args) error {
+		client, err := e.Daemon()
+		if err != nil {
+			return err
+		}
+		d, err := client.DaemonStatus(ctx, api.None{})
+		if down(err) {
+			if err := e.Show(outcome{State: "stopped"}, func(w io.Writer) { line(w, "No daemon is running. Start it with `mcpx daemon start`.") }); err != nil {
+				return err
+			}
+			return errAnswerNo
+		}
+		if err != nil {
+			return err
+		}
+		return e.Show(outcome{State: "running", Daemon: &d}, func(w io.Writer) { e.printDaemon(w, d) })
+	},
+}
+
+func (e *Env) printDaemon(w io.Writer, d api.Daemon) {
+	rows := [][2]string{
+		{"daemon", fmt.Sprintf("running, pid %d, version %s, up %s", d.Pid, d.Version, age(e.Now().Sub(d.Started)))},
+		{"servers at", d.Base + "/servers/NAME/mcp"},
+		{"socket", d.Socket},
+		{"home", d.Home},
+	}
+	if d.LogFile != "" {
+		rows = append(rows, [2]string{"log", d.LogFile})
+	}
+	pairs(w, rows)
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+)
+
+// Streams are the standard streams of one invocation.
+type Streams struct {
+	In       *os.File
+	Out, Err *os.File
+}
+
+// Env is what a command works with.
+type Env struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Getenv   func(string) string
+	Version  string
+	Now      func() time.Time
+
+	asks  bool // a person sits at In and Err: questions are possible
+	color bool // Out is a terminal and NO_COLOR is not set
+	json  bool
+	files Streams // for commands that hand streams on (connect, demo-server)
+}
+
+// Paths are the places of this home.
+func (e *Env) Paths() (api.Paths, error) { return api.FindPaths(e.Getenv) }
+
+// Daemon is a client of the daemon; it never starts one.
+func (e *Env) Daemon() (*api.Client, error) {
+	paths, err := e.Paths()
+	if err != nil {
+		return nil, err
+	}
+	return api.NewClient(paths.Socket()), nil
+}
+
+// Show writes the answer: as one JSON document with --json, else with human.
+func (e *Env) Show(value any, human func(w io.Writer)) error {
+	if !e.json {
+		human(e.Out)
+		return nil
+	}
+	return e.writeJSON(value)
+}
+
+func (e *Env) writeJSON(value any) error {
+	enc := json.NewEncoder(e.Out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(value); err != nil {
+		return fault.New(fault.Internal, "output-failed").Saying("the answer could not be written").Because(err)
+	}
+	return nil
+}
+
+// Note tells the person something that is not the answer.
+func (e *Env) Note(format string, args ...any) {
+	_, _ = fmt.Fprintf(e.Err, format+"\n", args...) // nobody is left to tell when stderr is gone
+}
+
+// Confirm asks a yes-or-no question on the terminal. Without a terminal it is an error that names the flag to use.
+func (e *Env) Confirm(question, flag string) (bool, error) {
+	if !e.asks {
+		return false, fault.New(fault.NeedsApproval, "needs-yes").Saying("%s", question).
+			Hinting("no terminal to ask on: add %s if you are sure", flag)
+	}
+	_, _ = fmt.Fprintf(e.Err, "%s [y/N] ", question)
+	line, err := bufio.NewReader(e.In).ReadString('\n')
+	if err != nil && line == "" {
+		return false, nil
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes", nil
+}
+
+// operation returns a context with a new operation id: one for each invocation.
+func (e *Env) operation(ctx context.Context) context.Context {
+	return api.Under(ctx, id.NewSource(e.Now, rand.Reader).New(id.Operation))
+}
+
+// paint wraps text in a colour when the output is a terminal. The text alone must carry the meaning.
+func (e *Env) paint(code, text string) string {
+	if !e.color {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Colours, as parameters of the SGR sequence.
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	bold   = "1"
+	dim    = "2"
+)

@@ -1,0 +1,374 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+)
+
+// definitionFlags are the flags that describe a server; add and edit share them.
+var definitionFlags = []Flag{
+	{Name: "env", Kind: StringsFlag, Value: "K=V", Usage: "set a variable, K=V; may be repeated"},
+	{Name: "env-from", Kind: StringsFlag, Value: "K=REF", Usage: "take a variable from a reference, K=REF, such as TOKEN=env:TOKEN or TOKEN=file:/path; for secrets"},
+	{Name: "cwd", Kind: StringFlag, Value: "DIR", Usage: "working directory DIR of the command (default: your home)"},
+	{Name: "url", Kind: StringFlag, Value: "URL", Usage: "the server is remote, at URL"},
+	{Name: "header", Kind: StringsFlag, Value: "K=V", Usage: "send a header, K=V, to the URL; a {REF} in V is resolved: 'Authorization=Bearer {env:TOKEN}'"},
+	{Name: "transport", Kind: StringFlag, Choices: []string{"auto", "streamable-http", "sse"}, Usage: "how to speak to the URL: auto, streamable-http or sse"},
+	{Name: "protocol", Kind: StringFlag, Choices: []string{"auto", "legacy", "modern"}, Usage: "protocol era of the server: auto (it is asked), legacy or modern"},
+	{Name: "sharing", Kind: StringFlag, Choices: []string{"session", "agent", "workspace", "account", "global"}, Usage: "who shares one process: session (nobody, the default), agent, workspace, account or global (everybody)"},
+	{Name: "supervised", Kind: BoolFlag, Default: true, Usage: "keep the process alive while the daemon restarts; --supervised=false makes it a child of the daemon"},
+	{Name: "idle-timeout", Kind: DurationFlag, Value: "D", Usage: "stop a process that did nothing for D (default 5m; never)"},
+	{Name: "call-timeout", Kind: DurationFlag, Value: "D", Usage: "give up on a call after D without progress (default 2m)"},
+	{Name: "title", Kind: StringFlag, Usage: "a name for people"},
+	{Name: "yes", Letter: "y", Kind: BoolFlag, Usage: "agree to --sharing global without being asked"},
+	{Name: "no-check", Kind: BoolFlag, Usage: "do not look whether the command or the URL can be reached"},
+}
+
+var serverAdd = Command{
+	Path: "server add", Short: "Add a server", Op: "server.add", Args: "NAME", Min: 1, Max: 1, Dash: true,
+	Long: "The server is a command, after --, or a URL. It is started when the first agent or `mcpx server call` needs it.\n" +
+		"Agents reach it at http://127.0.0.1:30000/servers/NAME/mcp, or with `mcpx connect NAME` on stdio.",
+	Example: "mcpx server add memory -- npx -y @modelcontextprotocol/server-memory\n" +
+		"mcpx server add github --env-from GITHUB_TOKEN=env:GITHUB_TOKEN -- uvx mcp-server-github\n" +
+		"mcpx server add docs --url https://example.com/mcp --header 'Authorization=Bearer {env:DOCS_TOKEN}'",
+	Flags: definitionFlags,
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		s, err := e.definition(a)
+		if err != nil {
+			return err
+		}
+		yes, err := e.agree(a, s.Name, s.Sharing)
+		if err != nil {
+			return err
+		}
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		added, err := service.AddServer(e.operation(ctx), api.AddServer{Server: s, Confirmed: yes, Unchecked: a.Bool("no-check")})
+		if err != nil {
+			return err
+		}
+		return e.Show(added, func(w io.Writer) {
+			line(w, "Added %s. Agents reach it at %s", added.Name, added.Route)
+			for _, text := range added.Advice {
+				line(w, "Note: %s", text)
+			}
+			line(w, "Try it: %s server tools %s", e.self(), added.Name)
+		})
+	},
+}
+
+// definition reads a whole entry from the arguments of server add.
+func (e *Env) definition(a Args) (catalog.Server, error) {
+	s := catalog.Server{
+		Name: a.Pos(0), Title: a.String("title"), Sharing: catalog.Sharing(a.String("sharing")), Direct: !a.Bool("supervised"),
+		Protocol: catalog.Protocol(a.String("protocol")),
+		Limits:   catalog.Limits{Idle: a.Duration("idle-timeout"), Call: a.Duration("call-timeout")},
+	}
+	if s.Sharing == "" {
+		s.Sharing = catalog.ShareSession
+	}
+	switch {
+	case a.Given("url") && len(a.Argv()) > 0:
+		return s, fault.New(fault.Invalid, "usage").Saying("a server has a command or a URL, not both").
+			Hinting("give --url, or a command after --")
+	case !a.Given("url") && len(a.Argv()) == 0:
+		return s, fault.New(fault.Invalid, "usage").Saying("what is %s? Neither a command nor a URL was given", s.Name).
+			Hinting("`mcpx server add %s -- COMMAND ARGS...`, or `mcpx server add %s --url URL`", s.Name, s.Name)
+	case s.Limits.Call < 0:
+		return s, fault.New(fault.Invalid, "usage").Saying("--call-timeout cannot be never: a hung server would hold its callers for ever").
+			Hinting("give a long time, such as 30m")
+	case a.Given("url"):
+		if wrong := firstGiven(a, "env", "env-from", "cwd", "supervised"); wrong != "" {
+			return s, fault.New(fault.Invalid, "usage").Saying("--%s is for commands, and %s is a URL", wrong, s.Name).
+				Hinting("use --header for credentials of a remote server")
+		}
+		headers, err := e.bindings(a.Strings("header"), "header", true)
+		if err != nil {
+			return s, err
+		}
+		s.HTTP = &catalog.HTTP{URL: a.String("url"), Headers: headers, Transport: catalog.Transport(a.String("transport"))}
+	default:
+		if wrong := firstGiven(a, "header", "transport"); wrong != "" {
+			return s, fault.New(fault.Invalid, "usage").Saying("--%s is for URLs, and %s is a command", wrong, s.Name).
+				Hinting("use --env or --env-from")
+		}
+		env, err := e.variables(a)
+		if err != nil {
+			return s, err
+		}
+		cwd, err := directory(a.String("cwd"))
+		if err != nil {
+			return s, err
+		}
+		argv := absolute(a.Argv())
+		s.Stdio = &catalog.Stdio{Command: argv[0], Args: argv[1:], Cwd: cwd, Env: env}
+	}
+	return s, nil
+}
+
+func firstGiven(a Args, names ...string) string {
+	for _, n := range names {
+		if a.Given(n) {
+			return n
+		}
+	}
+	return ""
+}
+
+// absolute makes a command that is a relative path absolute: the daemon has another directory.
+func absolute(argv []string) []string {
+	if !strings.ContainsRune(argv[0], filepath.Separator) || filepath.IsAbs(argv[0]) {
+		return argv
+	}
+	abs, err := filepath.Abs(argv[0])
+	if err != nil {
+		return argv // the daemon will say that it does not find it
+	}
+	return append([]string{abs}, argv[1:]...)
+}
+
+func directory(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fault.New(fault.Invalid, "usage").Saying("--cwd %s cannot be made absolute", dir).Because(err)
+	}
+	return abs, nil
+}
+
+// variables reads --env and --env-from.
+func (e *Env) variables(a Args) (map[string]catalog.Binding, error) {
+	env, err := e.bindings(a.Strings("env"), "env", false)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range a.Strings("env-from") {
+		name, ref, ok := strings.Cut(text, "=")
+		if !ok || name == "" || ref == "" {
+			return nil, badPair("env-from", text, "K=REF")
+		}
+		if _, twice := env[name]; twice {
+			return nil, fault.New(fault.Invalid, "usage").Saying("the variable %s is given twice", name)
+		}
+		if env == nil {
+			env = map[string]catalog.Binding{}
+		}
+		env[name] = catalog.Binding{Ref: ref}
+	}
+	return env, nil
+}
+
+// bindings reads K=V pairs. A value that looks like a secret is kept, with a warning: the person may know better.
+func (e *Env) bindings(pairs []string, flag string, templates bool) (map[string]catalog.Binding, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]catalog.Binding, len(pairs))
+	for _, text := range pairs {
+		name, value, ok := strings.Cut(text, "=")
+		if templates && !ok { // curl spells headers with a colon
+			name, value, ok = strings.Cut(text, ":")
+			value = strings.TrimSpace(value)
+		}
+		if !ok || name == "" {
+			return nil, badPair(flag, text, "K=V")
+		}
+		if _, twice := out[name]; twice {
+			return nil, fault.New(fault.Invalid, "usage").Saying("--%s %s is given twice", flag, name)
+		}
+		binding := catalog.Binding{Literal: value}
+		if templates && strings.Contains(value, "{") {
+			binding = catalog.Binding{Template: value}
+		}
+		if binding.Literal != "" && looksSecret(name, value) {
+			e.warnSecret(flag, name)
+		}
+		out[name] = binding
+	}
+	return out, nil
+}
+
+func looksSecret(name, value string) bool {
+	return catalog.SecretName(name) || catalog.SecretValue(value)
+}
+
+func (e *Env) warnSecret(flag, name string) {
+	instead := "--env-from " + name + "=env:" + name + ", or " + name + "=file:/path/to/it"
+	if flag == "header" {
+		instead = "--header '" + name + "={env:NAME}', which is resolved when it is sent"
+	}
+	e.Note("warning: the value of %s looks like a secret, and the catalog is not the place for secrets. Better: %s", name, instead)
+}
+
+func badPair(flag, text, want string) error {
+	if len(text) > 60 {
+		text = text[:60] + "..."
+	}
+	return fault.New(fault.Invalid, "usage").Saying("--%s %q is not %s", flag, text, want).
+		Hinting("for example --%s %s", flag, strings.NewReplacer("REF", "env:NAME", "K", "NAME", "V", "value").Replace(want))
+}
+
+// agree asks for a yes to sharing global.
+func (e *Env) agree(a Args, name string, sharing catalog.Sharing) (bool, error) {
+	if sharing != catalog.ShareGlobal || a.Bool("yes") {
+		return a.Bool("yes"), nil
+	}
+	yes, err := e.Confirm("Sharing global gives every agent and every session the same process of "+name+
+		". That is good for servers without state, and wrong for browsers and for files of a project. Do it?", "--yes")
+	if err == nil && !yes {
+		err = fault.New(fault.Canceled, "canceled").Saying("nothing was changed")
+	}
+	return yes, err
+}
+
+var serverEdit = Command{
+	Path: "server edit", Short: "Change a server", Op: "server.edit", Args: "NAME", Min: 1, Max: 1, Dash: true, Complete: serverNames,
+	Long: "Only what you give is changed. A command after -- replaces the whole command line. When the command, its\n" +
+		"variables, the URL or the sharing change, the processes of the server end and the next call starts new ones.",
+	Example: "mcpx server edit memory --sharing global\nmcpx server edit memory --idle-timeout never\n" +
+		"mcpx server edit github --unset-env DEBUG -- uvx mcp-server-github@1.2.0",
+	Flags: append([]Flag{
+		{Name: "name", Kind: StringFlag, Value: "NEW", Usage: "give it the name NEW; its URL changes with it"},
+		{Name: "unset-env", Kind: StringsFlag, Value: "K", Usage: "remove the variable K; may be repeated"},
+		{Name: "unset-header", Kind: StringsFlag, Value: "K", Usage: "remove the header K; may be repeated"},
+		{Name: "notes", Kind: StringFlag, Usage: "notes for people"},
+	}, definitionFlags...),
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		in, err := e.changes(a)
+		if err != nil {
+			return err
+		}
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		changed, err := service.EditServer(e.operation(ctx), in)
+		if err != nil {
+			return err
+		}
+		return e.Show(changed, func(w io.Writer) {
+			line(w, "Changed %s.", changed.Name)
+			for _, text := range changed.Advice {
+				line(w, "Note: %s", text)
+			}
+		})
+	},
+}
+
+// changes reads the request of server edit from its arguments.
+func (e *Env) changes(a Args) (api.EditServer, error) {
+	in := api.EditServer{Name: a.Pos(0), Unchecked: a.Bool("no-check")}
+	if len(a.Argv()) > 0 {
+		in.Command = absolute(a.Argv())
+	}
+	in.Rename, in.Title, in.Notes = given(a, "name"), given(a, "title"), given(a, "notes")
+	in.URL = given(a, "url")
+	if a.Given("cwd") {
+		cwd, err := directory(a.String("cwd"))
+		if err != nil {
+			return in, err
+		}
+		in.Cwd = &cwd
+	}
+	env, err := e.variables(a)
+	if err != nil {
+		return in, err
+	}
+	headers, err := e.bindings(a.Strings("header"), "header", true)
+	if err != nil {
+		return in, err
+	}
+	in.Env, in.Headers = patch(env, a.Strings("unset-env")), patch(headers, a.Strings("unset-header"))
+	if a.Given("transport") {
+		v := catalog.Transport(a.String("transport"))
+		in.Transport = &v
+	}
+	if a.Given("protocol") {
+		v := catalog.Protocol(a.String("protocol"))
+		in.Protocol = &v
+	}
+	if a.Given("supervised") {
+		v := !a.Bool("supervised")
+		in.Direct = &v
+	}
+	if a.Given("sharing") {
+		v := catalog.Sharing(a.String("sharing"))
+		in.Sharing = &v
+		if in.Confirmed, err = e.agree(a, in.Name, v); err != nil {
+			return in, err
+		}
+	}
+	in.Idle, in.Call = givenDuration(a, "idle-timeout"), givenDuration(a, "call-timeout")
+	if in.Call != nil && *in.Call < 0 {
+		return in, fault.New(fault.Invalid, "usage").Saying("--call-timeout cannot be never").Hinting("give a long time, such as 30m")
+	}
+	if empty, err := json.Marshal(in); err == nil && string(empty) == "{}" {
+		return in, fault.New(fault.Invalid, "usage").Saying("nothing to change was given").Hinting("`mcpx server edit -h` lists what can be changed")
+	}
+	return in, nil
+}
+
+func given(a Args, flag string) *string {
+	if !a.Given(flag) {
+		return nil
+	}
+	v := a.String(flag)
+	return &v
+}
+
+func givenDuration(a Args, flag string) *time.Duration {
+	if !a.Given(flag) {
+		return nil
+	}
+	v := a.Duration(flag)
+	return &v
+}
+
+func patch(set map[string]catalog.Binding, unset []string) map[string]*catalog.Binding {
+	out := map[string]*catalog.Binding{}
+	for name, b := range set {
+		out[name] = &b
+	}
+	for _, name := range unset {
+		out[name] = nil
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// self is how the person can call this program again: "mcpx" when it is found that way, "go run ." when it was run by
+// the go command, else its path.
+func (e *Env) self() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return "mcpx"
+	}
+	if strings.Contains(filepath.ToSlash(exe), "/go-build") {
+		return "go run ."
+	}
+	for _, dir := range filepath.SplitList(e.Getenv("PATH")) {
+		found, err := os.Stat(filepath.Join(dir, "mcpx"))
+		if err != nil {
+			continue
+		}
+		if own, err := os.Stat(exe); err == nil && os.SameFile(found, own) {
+			return "mcpx"
+		}
+		break // another mcpx comes first
+	}
+	return exe
+}

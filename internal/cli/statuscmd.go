@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"mcpx/internal/api"
+)
+
+// running is a client of a daemon that runs; without one the commands that only look say so and do not start one.
+func (e *Env) running(ctx context.Context) (api.Service, error) {
+	client, err := e.Daemon()
+	if err != nil {
+		return nil, err
+	}
+	_, err = client.DaemonStatus(ctx, api.None{})
+	return client, err
+}
+
+var status = Command{
+	Path: "status", Short: "Overview: daemon, health and servers", Op: "status.show",
+	Long:    "Exit code 0 when everything is ok, 1 when something is wrong, 75 when no daemon runs. It never starts one.",
+	Example: "mcpx status",
+	Run: func(ctx context.Context, e *Env, _ Args) error {
+		service, err := e.running(ctx)
+		if err != nil {
+			return err
+		}
+		s, err := service.Status(ctx, api.None{})
+		if err != nil {
+			return err
+		}
+		if err := e.Show(s, func(w io.Writer) {
+			e.printDaemon(w, s.Daemon)
+			pairs(w, [][2]string{
+				{"memory    ", size(s.Resident)},
+				{"servers   ", fmt.Sprintf("%d: %d running, %d idle, %d failing, %d not in use", s.Servers.Total, s.Servers.Running, s.Servers.Idle, s.Servers.Failing, s.Servers.Disabled)},
+				{"traffic   ", fmt.Sprintf("%d requests, %d sessions", s.Counters.Requests, s.Counters.Sessions)},
+			})
+			e.printHealth(w, s.Health)
+		}); err != nil {
+			return err
+		}
+		return verdict(s.Health)
+	},
+}
+
+var health = Command{
+	Path: "health", Short: "Say whether everything works, and what does not", Op: "health.show",
+	Long:    "Exit code 0 when everything is ok, 1 when something is wrong, 75 when no daemon runs. It never starts one.",
+	Example: "mcpx health --json",
+	Run: func(ctx context.Context, e *Env, _ Args) error {
+		service, err := e.running(ctx)
+		if err != nil {
+			return err
+		}
+		h, err := service.Health(ctx, api.None{})
+		if err != nil {
+			return err
+		}
+		if err := e.Show(h, func(w io.Writer) { e.printHealth(w, h) }); err != nil {
+			return err
+		}
+		return verdict(h)
+	},
+}
+
+func verdict(h api.Health) error {
+	if h.State != api.HealthOK {
+		return errAnswerNo
+	}
+	return nil
+}
+
+func (e *Env) printHealth(w io.Writer, h api.Health) {
+	color := green
+	if h.State != api.HealthOK {
+		color = red
+	}
+	line(w, "health      %s", e.paint(color, string(h.State)))
+	for _, f := range h.Findings {
+		since := ""
+		if !f.Since.IsZero() {
+			since = fmt.Sprintf(" (since %s)", age(e.Now().Sub(f.Since)))
+		}
+		line(w, "  %s %s%s: %s", e.paint(bold, f.Subject), f.Code, since, plain(f.Text))
+		if f.Hint != "" {
+			line(w, "    %s", f.Hint)
+		}
+	}
+}
+
+var ps = Command{
+	Path: "ps", Short: "List the processes of the servers", Op: "process.list",
+	Long: "One row for each process, or each connection of a remote server; a server without one has a row with its\n" +
+		"state: idle (the next call starts it), backoff (it failed, the next start waits), crash_loop, disabled.\n" +
+		"SUPERVISOR is the process that keeps the server alive while the daemon restarts. It never starts a daemon.",
+	Example: "mcpx ps\nmcpx ps --json",
+	Run: func(ctx context.Context, e *Env, _ Args) error {
+		service, err := e.running(ctx)
+		if err != nil {
+			return err
+		}
+		page, err := service.Processes(ctx, api.ProcessQuery{})
+		if err != nil {
+			return err
+		}
+		return e.Show(page, func(w io.Writer) { e.printProcesses(w, page) })
+	},
+}
+
+func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
+	if len(page.Processes) == 0 {
+		line(w, "No servers yet. Add one: %s server add NAME -- COMMAND ARGS...", e.self())
+		return
+	}
+	now := e.Now()
+	rows := make([][]cell, 0, len(page.Processes))
+	for _, p := range page.Processes {
+		era := p.Era
+		if p.Protocol != "" {
+			era = p.Protocol
+		}
+		up, lastError := "-", "-"
+		if !p.Started.IsZero() {
+			up = age(now.Sub(p.Started))
+		}
+		if p.LastError != "" {
+			lastError = short(p.LastError, 60)
+			if !p.ErrorAt.IsZero() {
+				lastError = fmt.Sprintf("%s ago: %s", age(now.Sub(p.ErrorAt)), lastError)
+			}
+		}
+		if p.NextTry.After(now) {
+			lastError += fmt.Sprintf(" (next try in %s)", age(p.NextTry.Sub(now).Round(time.Second)))
+		}
+		rows = append(rows, []cell{
+			{p.Server, bold},
+			e.stateCell(p.State),
+			{number(p.Pid), ""},
+			{number(p.Supervisor), ""},
+			{dash(era), ""},
+			{p.Sharing, ""},
+			{number(p.Sessions), ""},
+			{number(p.InFlight), ""},
+			{number(p.Restarts), ""},
+			{size(p.Resident), ""},
+			{up, ""},
+			{lastError, ""},
+		})
+	}
+	e.table(w, []string{"SERVER", "STATE", "PID", "SUPERVISOR", "ERA", "SHARING", "SESSIONS", "CALLS", "RESTARTS", "MEMORY", "AGE", "LAST ERROR"}, rows)
+	slices.Sort(page.Advice)
+	for _, text := range slices.Compact(page.Advice) {
+		line(w, "note: %s", text)
+	}
+}

@@ -1,0 +1,22 @@
+package cli
+
+// groups are the words that only have commands below them.
+var groups = []Group{
+	{Path: "daemon", Short: "Start, stop and look at the daemon"},
+	{Path: "server", Short: "Add, change and use MCP servers"},
+}
+
+// commands is the table of everything that can be typed.
+func commands() []Command {
+	return []Command{
+		up, serve, connect,
+		daemonStart, daemonStop, daemonRestart, daemonStatus,
+		status, health, ps,
+		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
+		serverLogs, serverTools, serverCall, serverImport,
+		demoServer, version,
+	}
+}
+
+// noCommand lists the rows of api.Ops that no command carries out, with the reason.
+var noCommand = map[string]string{}

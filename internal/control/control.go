@@ -1,0 +1,209 @@
+// Package control decides what every operation of the local API means: who may do it, what is checked, what is written
+// in one transaction, and what the gateway is told afterwards. It refuses to know sockets, HTTP, SQL and processes:
+// those are ports that daemon joins.
+//
+// Invariant: every change of state passes here, and what the gateway routes is what the last committed change says.
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+	"mcpx/internal/id"
+	"mcpx/internal/store"
+)
+
+// Gateway is the data path as control needs it.
+type Gateway interface {
+	Apply(entries []catalog.Server)
+	Restart(name string) error
+	Status() []gateway.ServerStatus
+	Counters() gateway.Counters
+	Call(ctx context.Context, server, method string, params []byte) ([]byte, error)
+}
+
+// Logs is the output of servers.
+type Logs interface {
+	Read(ctx context.Context, server string, lines int, follow bool, emit func(api.LogLine) error) error
+	Forget(server string)
+}
+
+// Config is what a Control needs. Everything is required except Overlay.
+type Config struct {
+	DB      store.DB
+	Gateway Gateway
+	Logs    Logs
+	// Reach looks quickly whether a server could be started or connected to. It starts nothing.
+	Reach func(ctx context.Context, s catalog.Server) error
+	// Resident is the memory of a process in bytes, 0 when the system does not tell.
+	Resident func(pid int) int64
+	Daemon   api.Daemon
+	// Stop begins the end of the daemon and returns at once.
+	Stop func(children bool)
+	IDs  *id.Source
+	Now  func() time.Time
+	Log  *slog.Logger
+	// Overlay is routed beside the catalog for the life of this daemon and never written. Its entries have ids.
+	Overlay []catalog.Server
+}
+
+// Control is the api.Service of the daemon.
+type Control struct {
+	cfg     Config
+	overlay map[string]catalog.Server // what is left of Config.Overlay, by name; set by Load
+
+	// change is held over commit and Apply, so that the gateway sees the changes in the order of their commits. It
+	// ranks above every lock of the gateway.
+	change sync.Mutex
+}
+
+var _ api.Service = (*Control)(nil)
+
+// New makes a Control. Load must be called before the first operation.
+func New(c Config) (*Control, error) {
+	for _, need := range []struct {
+		name string
+		nil  bool
+	}{
+		{"DB", c.DB == nil},
+		{"Gateway", c.Gateway == nil},
+		{"Logs", c.Logs == nil},
+		{"Reach", c.Reach == nil},
+		{"Resident", c.Resident == nil},
+		{"Stop", c.Stop == nil},
+		{"IDs", c.IDs == nil},
+		{"Now", c.Now == nil},
+		{"Log", c.Log == nil},
+	} {
+		if need.nil {
+			return nil, fmt.Errorf("control: Config.%s is required", need.name)
+		}
+	}
+	for _, s := range c.Overlay {
+		if s.ID == "" {
+			return nil, errors.New("control: Config.Overlay has an entry without an id")
+		}
+	}
+	return &Control{cfg: c}, nil
+}
+
+// Load gives the gateway what the catalog says. The daemon calls it once, before it listens.
+func (c *Control) Load(ctx context.Context) error {
+	c.change.Lock()
+	defer c.change.Unlock()
+	if err := c.placeOverlay(ctx); err != nil {
+		return err
+	}
+	return c.applyLocked(ctx)
+}
+
+// placeOverlay gives an overlay entry another name when the catalog has its name for another definition, and drops it
+// when the catalog has the same definition.
+func (c *Control) placeOverlay(ctx context.Context) error {
+	var all []catalog.Server
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		var err error
+		all, err = catalog.All(ctx, r)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	taken := map[string]catalog.Server{}
+	for _, s := range all {
+		for _, name := range append([]string{s.Name}, s.Aliases...) {
+			taken[name] = s
+		}
+	}
+	var placed []catalog.Server
+	for _, s := range c.cfg.Overlay {
+		if old, ok := taken[s.Name]; ok && reflect.DeepEqual(old.Stdio, s.Stdio) && reflect.DeepEqual(old.HTTP, s.HTTP) {
+			continue
+		}
+		name := s.Name
+		for n := 2; ; n++ {
+			if _, ok := taken[s.Name]; !ok {
+				break
+			}
+			s.Name = fmt.Sprintf("%s-%d", name, n)
+		}
+		taken[s.Name] = s
+		placed = append(placed, s)
+	}
+	c.cfg.Overlay = placed
+	c.overlay = make(map[string]catalog.Server, len(placed))
+	for _, s := range placed {
+		c.overlay[s.Name] = s
+	}
+	return nil
+}
+
+// applyLocked gives the gateway the committed catalog with the overlay. An entry of the catalog wins over an overlay
+// entry of the same name: a person decided it.
+func (c *Control) applyLocked(ctx context.Context) error {
+	all, err := c.entries(ctx)
+	if err != nil {
+		return err
+	}
+	c.cfg.Gateway.Apply(all)
+	return nil
+}
+
+func (c *Control) entries(ctx context.Context) ([]catalog.Server, error) {
+	var all []catalog.Server
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		var err error
+		all, err = catalog.All(ctx, r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bool{}
+	for _, s := range all {
+		taken[s.Name] = true
+		for _, alias := range s.Aliases {
+			taken[alias] = true
+		}
+	}
+	for _, s := range c.cfg.Overlay {
+		if !taken[s.Name] {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// mutate runs one change of the catalog and then gives the gateway the result. The commit point is inside Change:
+// after it, nothing is undone because the caller left.
+func (c *Control) mutate(ctx context.Context, fn func(ctx context.Context, tx store.Tx) error) error {
+	c.change.Lock()
+	defer c.change.Unlock()
+	if err := c.cfg.DB.Change(ctx, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
+		return err
+	}
+	// The change is durable: the caller may leave, the routes must follow.
+	return c.applyLocked(context.WithoutCancel(ctx))
+}
+
+// allow checks the permission of an operation before anything else happens. The owner has all of them; nobody else has
+// any, until grants exist.
+func (c *Control) allow(ctx context.Context, name string) error {
+	op, ok := api.Find(name)
+	if !ok {
+		panic("control: no row " + name)
+	}
+	if p, proved := api.PrincipalOf(ctx); !proved || p != api.Owner {
+		return fault.New(fault.Denied, "not-allowed").Saying("%s needs the permission %q, which only the owner of the daemon has", name, op.Need)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package control
+
+import (
+	"context"
+	"maps"
+
+	"mcpx/internal/api"
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+	"mcpx/internal/store"
+)
+
+// EditServer changes fields of an entry. Nothing is written when the result is not valid or cannot be reached.
+func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server, error) {
+	if err := c.allow(ctx, "server.edit"); err != nil {
+		return api.Server{}, err
+	}
+	var old, changed catalog.Server
+	edit := func(r catalog.Reader) error {
+		var err error
+		if old, err = c.find(ctx, r, in.Name); err != nil {
+			return err
+		}
+		if changed, err = edited(old, in); err != nil {
+			return err
+		}
+		changed.Updated = c.cfg.Now()
+		if err := catalog.Validate(changed); err != nil {
+			return err
+		}
+		if err := confirmed(changed, old.Sharing, in.Confirmed); err != nil {
+			return err
+		}
+		return free(ctx, r, changed)
+	}
+	if err := c.cfg.DB.View(ctx, func(r store.Reader) error { return edit(r) }); err != nil {
+		return api.Server{}, err
+	}
+	if moved := in.Command != nil || in.URL != nil || in.Cwd != nil; moved && !in.Unchecked {
+		if err := c.cfg.Reach(ctx, changed); err != nil {
+			return api.Server{}, err
+		}
+	}
+	// The edit is made again on what is stored now: another edit may have come in between.
+	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
+		if err := edit(tx); err != nil {
+			return err
+		}
+		return tx.PutServer(ctx, catalog.PutServer{Server: changed})
+	})
+	if err != nil {
+		return api.Server{}, err
+	}
+	if old.Name != changed.Name {
+		c.cfg.Logs.Forget(old.Name)
+	}
+	return c.view(ctx, changed.Name)
+}
+
+// edited is the entry with the changes of in.
+func edited(s catalog.Server, in api.EditServer) (catalog.Server, error) {
+	set(&s.Name, in.Rename)
+	set(&s.Title, in.Title)
+	set(&s.Notes, in.Notes)
+	set(&s.Protocol, in.Protocol)
+	set(&s.Sharing, in.Sharing)
+	set(&s.Direct, in.Direct)
+	set(&s.Limits.Idle, in.Idle)
+	set(&s.Limits.Call, in.Call)
+	switch forStdio, forHTTP := in.Command != nil || in.Cwd != nil || len(in.Env) > 0, in.URL != nil || in.Transport != nil || len(in.Headers) > 0; {
+	case forStdio && forHTTP:
+		return s, fault.New(fault.Invalid, "edit-mixed").Saying("a server has a command or a URL, not both").
+			Hinting("give --url, --header and --transport, or a command, --env and --cwd")
+	case forStdio && s.Stdio == nil && in.Command == nil:
+		return s, fault.New(fault.Invalid, "edit-wrong-kind").Saying("%s is a URL: it has no environment and no directory", s.Name).
+			Hinting("use --header, or give a command after -- to turn it into a program")
+	case forHTTP && s.HTTP == nil && in.URL == nil:
+		return s, fault.New(fault.Invalid, "edit-wrong-kind").Saying("%s is a program: it has no headers and no transport", s.Name).
+			Hinting("use --env, or give --url to turn it into a URL")
+	case forStdio:
+		s.Stdio, s.HTTP = editedStdio(s.Stdio, in), nil
+	case forHTTP:
+		s.HTTP, s.Stdio = editedHTTP(s.HTTP, in), nil
+	}
+	return s, nil
+}
+
+// editedStdio changes a copy: the old entry is still in use.
+func editedStdio(old *catalog.Stdio, in api.EditServer) *catalog.Stdio {
+	next := catalog.Stdio{}
+	if old != nil {
+		next = *old
+	}
+	if len(in.Command) > 0 {
+		next.Command, next.Args = in.Command[0], in.Command[1:]
+	}
+	set(&next.Cwd, in.Cwd)
+	next.Env = rebound(next.Env, in.Env)
+	return &next
+}
+
+func editedHTTP(old *catalog.HTTP, in api.EditServer) *catalog.HTTP {
+	next := catalog.HTTP{}
+	if old != nil {
+		next = *old
+	}
+	set(&next.URL, in.URL)
+	set(&next.Transport, in.Transport)
+	next.Headers = rebound(next.Headers, in.Headers)
+	return &next
+}
+
+func rebound(old map[string]catalog.Binding, changes map[string]*catalog.Binding) map[string]catalog.Binding {
+	next := maps.Clone(old)
+	if next == nil && len(changes) > 0 {
+		next = map[string]catalog.Binding{}
+	}
+	for name, b := range changes {
+		if b == nil {
+			delete(next, name)
+		} else {
+			next[name] = *b
+		}
+	}
+	return next
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}

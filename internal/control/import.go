@@ -1,0 +1,93 @@
+package control
+
+import (
+	"context"
+	"reflect"
+
+	"mcpx/internal/api"
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+	"mcpx/internal/store"
+)
+
+// maxImport bounds one import: the configuration of all agents of one person has some dozens of servers.
+const maxImport = 500
+
+// ImportServers adds the entries that are new, in one transaction. An entry that is there is never touched, so that
+// the same import twice changes nothing.
+func (c *Control) ImportServers(ctx context.Context, in api.ImportServers) (api.ImportReport, error) {
+	if err := c.allow(ctx, "server.import"); err != nil {
+		return api.ImportReport{}, err
+	}
+	if len(in.Servers) > maxImport {
+		return api.ImportReport{}, fault.New(fault.Invalid, "import-too-large").Saying("%d servers in one import, want at most %d", len(in.Servers), maxImport)
+	}
+	report := api.ImportReport{DryRun: in.DryRun, Entries: []api.ImportEntry{}}
+	var create []catalog.Server
+	plan := func(r catalog.Reader) error {
+		report.Entries, create = report.Entries[:0], create[:0]
+		names := map[string]bool{}
+		for _, s := range in.Servers {
+			entry, fresh, err := c.judge(ctx, r, s, names)
+			if err != nil {
+				return err
+			}
+			names[s.Name] = true
+			report.Entries = append(report.Entries, entry)
+			if entry.Outcome == api.ImportCreated {
+				create = append(create, fresh)
+			}
+		}
+		return nil
+	}
+	if in.DryRun {
+		return report, c.cfg.DB.View(ctx, func(r store.Reader) error { return plan(r) })
+	}
+	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
+		if err := plan(tx); err != nil {
+			return err
+		}
+		for _, s := range create {
+			if err := tx.PutServer(ctx, catalog.PutServer{Server: s}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return report, err
+}
+
+// judge says what an import does with one entry. Names are those of earlier entries of the same import. The error is
+// only about reading the catalog.
+func (c *Control) judge(ctx context.Context, r catalog.Reader, s catalog.Server, names map[string]bool) (api.ImportEntry, catalog.Server, error) {
+	now := c.cfg.Now()
+	s.ID = c.cfg.IDs.New(id.Server)
+	s.Review, s.Lifecycle, s.Source = catalog.ReviewApproved, catalog.Enabled, "import"
+	s.Created, s.Updated = now, now
+	if s.Sharing == "" || s.Sharing == catalog.ShareGlobal {
+		s.Sharing = catalog.ShareSession // sharing with everybody needs a yes for each server
+	}
+	entry := api.ImportEntry{Name: s.Name}
+	if err := catalog.Validate(s); err != nil {
+		f := fault.From(err)
+		entry.Outcome, entry.Text = api.ImportError, f.Error()
+		return entry, s, nil
+	}
+	if names[s.Name] {
+		entry.Outcome, entry.Text = api.ImportConflict, "the name stands twice in the file"
+		return entry, s, nil
+	}
+	old, err := r.ServerByName(ctx, catalog.ServerByName{Name: s.Name})
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		entry.Outcome = api.ImportCreated
+	case err != nil:
+		return entry, s, err
+	case reflect.DeepEqual(old.Stdio, s.Stdio) && reflect.DeepEqual(old.HTTP, s.HTTP):
+		entry.Outcome = api.ImportUnchanged
+	default:
+		entry.Outcome, entry.Text = api.ImportConflict, "another server has this name: "+api.Server{Server: old}.Definition()
+	}
+	return entry, s, nil
+}

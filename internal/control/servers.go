@@ -1,0 +1,299 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"mcpx/internal/api"
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+	"mcpx/internal/id"
+	"mcpx/internal/store"
+)
+
+// Servers lists the catalog and the overlay.
+func (c *Control) Servers(ctx context.Context, _ api.ServersQuery) (api.ServerPage, error) {
+	if err := c.allow(ctx, "server.list"); err != nil {
+		return api.ServerPage{}, err
+	}
+	all, err := c.views(ctx)
+	return api.ServerPage{Servers: all}, err
+}
+
+// Server shows one entry.
+func (c *Control) Server(ctx context.Context, in api.ServerRef) (api.Server, error) {
+	if err := c.allow(ctx, "server.show"); err != nil {
+		return api.Server{}, err
+	}
+	return c.view(ctx, in.Name)
+}
+
+// AddServer writes a new entry. Nothing is written when the name is taken, the entry is not valid or its command or
+// URL cannot be reached.
+func (c *Control) AddServer(ctx context.Context, in api.AddServer) (api.Server, error) {
+	if err := c.allow(ctx, "server.add"); err != nil {
+		return api.Server{}, err
+	}
+	now := c.cfg.Now()
+	s := in.Server
+	s.ID = c.cfg.IDs.New(id.Server)
+	s.Review, s.Lifecycle, s.Source = catalog.ReviewApproved, catalog.Enabled, "operator"
+	s.Created, s.Updated = now, now
+	if s.Sharing == "" {
+		s.Sharing = catalog.ShareSession
+	}
+	if err := catalog.Validate(s); err != nil {
+		return api.Server{}, err
+	}
+	if err := confirmed(s, "", in.Confirmed); err != nil {
+		return api.Server{}, err
+	}
+	// Look for the name first: a wrong command under a taken name is a question about the name.
+	if err := c.cfg.DB.View(ctx, func(r store.Reader) error { return free(ctx, r, s) }); err != nil {
+		return api.Server{}, err
+	}
+	if !in.Unchecked {
+		if err := c.cfg.Reach(ctx, s); err != nil {
+			return api.Server{}, err
+		}
+	}
+	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
+		if err := free(ctx, tx, s); err != nil {
+			return err
+		}
+		return tx.PutServer(ctx, catalog.PutServer{Server: s})
+	})
+	if err != nil {
+		return api.Server{}, err
+	}
+	return c.view(ctx, s.Name)
+}
+
+// free fails when a name or alias of s belongs to another entry, and shows that entry.
+func free(ctx context.Context, r catalog.Reader, s catalog.Server) error {
+	for _, name := range append([]string{s.Name}, s.Aliases...) {
+		old, err := r.ServerByName(ctx, catalog.ServerByName{Name: name})
+		switch {
+		case fault.KindOf(err) == fault.NotFound, err == nil && old.ID == s.ID:
+			continue
+		case err != nil:
+			return err
+		}
+		taken := catalog.Taken(name, old.Name)
+		return taken.Saying("%s: %s", taken.Message, api.Server{Server: old}.Definition()).
+			Hinting("change it with `mcpx server edit %s`, remove it with `mcpx server remove %s`, or choose another name", old.Name, old.Name)
+	}
+	return nil
+}
+
+// confirmed refuses a change to global sharing that nobody said yes to.
+func confirmed(s catalog.Server, before catalog.Sharing, yes bool) error {
+	if s.Sharing != catalog.ShareGlobal || before == catalog.ShareGlobal || yes {
+		return nil
+	}
+	return fault.New(fault.NeedsApproval, "sharing-needs-yes").
+		Saying("sharing global gives every agent and every session the same process of %s", s.Name).
+		Hinting("a person must agree: repeat the command with --yes. Good for servers without state, wrong for browsers and per-project files")
+}
+
+// RemoveServer deletes an entry; its processes end.
+func (c *Control) RemoveServer(ctx context.Context, in api.ServerRef) (api.Done, error) {
+	if err := c.allow(ctx, "server.remove"); err != nil {
+		return api.Done{}, err
+	}
+	var name string
+	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
+		s, err := c.find(ctx, tx, in.Name)
+		if err != nil {
+			return err
+		}
+		name = s.Name
+		return tx.DeleteServer(ctx, catalog.DeleteServer{ID: s.ID})
+	})
+	if err != nil {
+		return api.Done{}, err
+	}
+	c.cfg.Logs.Forget(name)
+	return api.Done{Server: name, State: "removed"}, nil
+}
+
+// EnableServer routes an entry again.
+func (c *Control) EnableServer(ctx context.Context, in api.ServerRef) (api.Done, error) {
+	return c.turn(ctx, "server.enable", in.Name, catalog.Enabled)
+}
+
+// DisableServer stops routing an entry; its processes end.
+func (c *Control) DisableServer(ctx context.Context, in api.ServerRef) (api.Done, error) {
+	return c.turn(ctx, "server.disable", in.Name, catalog.Disabled)
+}
+
+func (c *Control) turn(ctx context.Context, op, name string, to catalog.Lifecycle) (api.Done, error) {
+	if err := c.allow(ctx, op); err != nil {
+		return api.Done{}, err
+	}
+	done := api.Done{State: string(to)}
+	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
+		s, err := c.find(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		done.Server = s.Name
+		if s.Lifecycle == to {
+			done.State, done.Already = "already_"+string(to), true
+			return nil
+		}
+		s.Lifecycle, s.Updated = to, c.cfg.Now()
+		return tx.PutServer(ctx, catalog.PutServer{Server: s})
+	})
+	return done, err
+}
+
+// RestartServer ends the processes of an entry and forgets its failures.
+func (c *Control) RestartServer(ctx context.Context, in api.ServerRef) (api.Done, error) {
+	if err := c.allow(ctx, "server.restart"); err != nil {
+		return api.Done{}, err
+	}
+	s, err := c.view(ctx, in.Name)
+	if err != nil {
+		return api.Done{}, err
+	}
+	if !s.Routable {
+		return api.Done{}, notRouted(s)
+	}
+	if err := c.cfg.Gateway.Restart(s.Name); err != nil {
+		return api.Done{}, err
+	}
+	return api.Done{Server: s.Name, State: "restarted"}, nil
+}
+
+func notRouted(s api.Server) error {
+	f := fault.New(fault.Conflict, "server-not-routed").Saying("the server %s is not in use: %s", s.Name, strings.Join(s.Reasons, ", "))
+	if s.Lifecycle == catalog.Disabled {
+		return f.Hinting("enable it with `mcpx server enable %s`", s.Name)
+	}
+	return f.Hinting("see `mcpx server show %s`", s.Name)
+}
+
+// find reads one entry of the catalog; an unknown name is an error with the nearest one.
+func (c *Control) find(ctx context.Context, r catalog.Reader, name string) (catalog.Server, error) {
+	s, err := r.ServerByName(ctx, catalog.ServerByName{Name: name})
+	if fault.KindOf(err) != fault.NotFound {
+		return s, err
+	}
+	if _, ok := c.overlay[name]; ok {
+		return s, fault.New(fault.Conflict, "server-overlay").Saying("the server %s comes from an agent's configuration and lives only while `mcpx up` runs", name).
+			Hinting("add it to the catalog with `mcpx server add`, then it can be changed")
+	}
+	all, listErr := catalog.All(ctx, r)
+	if listErr != nil {
+		return s, listErr
+	}
+	return s, c.unknown(name, all)
+}
+
+func (c *Control) unknown(name string, all []catalog.Server) error {
+	names := slices.Collect(maps.Keys(c.overlay))
+	for _, s := range all {
+		names = append(names, s.Name)
+		names = append(names, s.Aliases...)
+	}
+	slices.Sort(names)
+	f := catalog.Unknown(name)
+	if near := catalog.Nearest(name, names); near != "" {
+		return f.Hinting("did you mean %s? `mcpx server list` shows all names", near)
+	}
+	if len(names) == 0 {
+		return f.Hinting("there are no servers yet: add one with `mcpx server add NAME -- COMMAND`")
+	}
+	return f
+}
+
+// views describes every entry with its live state, sorted by name.
+func (c *Control) views(ctx context.Context) ([]api.Server, error) {
+	all, err := c.entries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	live := map[string]gateway.ServerStatus{}
+	for _, st := range c.cfg.Gateway.Status() {
+		live[st.Name] = st
+	}
+	views := make([]api.Server, 0, len(all))
+	for _, s := range all {
+		views = append(views, c.describe(s, live))
+	}
+	slices.SortFunc(views, func(a, b api.Server) int { return strings.Compare(a.Name, b.Name) })
+	return views, nil
+}
+
+func (c *Control) view(ctx context.Context, name string) (api.Server, error) {
+	all, err := c.views(ctx)
+	if err != nil {
+		return api.Server{}, err
+	}
+	entries := make([]catalog.Server, 0, len(all))
+	for _, s := range all {
+		if s.Name == name || slices.Contains(s.Aliases, name) {
+			return s, nil
+		}
+		entries = append(entries, s.Server)
+	}
+	return api.Server{}, c.unknown(name, entries)
+}
+
+func (c *Control) describe(s catalog.Server, live map[string]gateway.ServerStatus) api.Server {
+	overlay, ok := c.overlay[s.Name]
+	v := api.Server{
+		Server: s, Overlay: ok && overlay.ID == s.ID,
+		Route:  fmt.Sprintf("%s/servers/%s/mcp", c.cfg.Daemon.Base, url.PathEscape(s.Name)),
+		Status: live[s.Name],
+	}
+	if v.Overlay {
+		v.Server = masked(s)
+	}
+	v.Routable, v.Reasons = routable(s)
+	if v.Status.Name == "" { // not known to the gateway yet
+		v.Status = gateway.ServerStatus{Name: s.Name, Sharing: string(s.Sharing), Direct: s.Direct, State: gateway.Idle}
+	}
+	v.Advice = advice(s, v.Status)
+	return v
+}
+
+// routable says whether the gateway routes an entry, with every reason why not.
+func routable(s catalog.Server) (bool, []string) {
+	var reasons []string
+	if s.Review != catalog.ReviewApproved {
+		reasons = append(reasons, "review-"+string(s.Review))
+	}
+	if s.Lifecycle == catalog.Disabled {
+		reasons = append(reasons, "lifecycle-disabled")
+	}
+	return len(reasons) == 0, reasons
+}
+
+// masked hides the values of an observed entry: they may be secrets, and nobody declared them to be none.
+func masked(s catalog.Server) catalog.Server {
+	hide := func(in map[string]catalog.Binding) map[string]catalog.Binding {
+		out := make(map[string]catalog.Binding, len(in))
+		for name := range in {
+			out[name] = catalog.Binding{Ref: "observed"}
+		}
+		return out
+	}
+	if s.Stdio != nil {
+		stdio := *s.Stdio
+		stdio.Env = hide(stdio.Env)
+		s.Stdio = &stdio
+	}
+	if s.HTTP != nil {
+		http := *s.HTTP
+		http.Headers = hide(http.Headers)
+		s.HTTP = &http
+	}
+	return s
+}

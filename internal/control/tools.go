@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"mcpx/internal/api"
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+)
+
+// maxToolPages bounds one tool list: a server whose pages never end must not keep the caller for ever.
+const maxToolPages = 100
+
+// ServerTools lists the tools of a server, all pages.
+func (c *Control) ServerTools(ctx context.Context, in api.ServerRef) (api.ToolPage, error) {
+	if err := c.allow(ctx, "server.tools"); err != nil {
+		return api.ToolPage{}, err
+	}
+	s, err := c.routed(ctx, in.Name)
+	if err != nil {
+		return api.ToolPage{}, err
+	}
+	out := api.ToolPage{Server: s.Name, Tools: []api.Tool{}}
+	params := []byte(`{}`)
+	for range maxToolPages {
+		result, err := c.cfg.Gateway.Call(ctx, s.Name, "tools/list", params)
+		if err != nil {
+			return api.ToolPage{}, explain(s.Name, err)
+		}
+		var page struct {
+			Tools      []json.RawMessage `json:"tools"`
+			NextCursor *string           `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(result, &page); err != nil {
+			return api.ToolPage{}, badAnswer(s.Name, "tools/list", err)
+		}
+		for _, raw := range page.Tools {
+			tool := api.Tool{Raw: raw}
+			if err := json.Unmarshal(raw, &tool); err != nil {
+				return api.ToolPage{}, badAnswer(s.Name, "tools/list", err)
+			}
+			tool.Raw = raw
+			out.Tools = append(out.Tools, tool)
+		}
+		if page.NextCursor == nil {
+			return out, nil
+		}
+		if params, err = json.Marshal(map[string]string{"cursor": *page.NextCursor}); err != nil {
+			return api.ToolPage{}, fmt.Errorf("control: cursor: %w", err)
+		}
+	}
+	return api.ToolPage{}, fault.New(fault.Unavailable, "tools-endless").
+		Saying("%s did not end its list of tools within %d pages", s.Name, maxToolPages)
+}
+
+// CallTool calls one tool. Its arguments and its result pass as they are.
+func (c *Control) CallTool(ctx context.Context, in api.CallTool) (api.ToolResult, error) {
+	if err := c.allow(ctx, "server.call"); err != nil {
+		return api.ToolResult{}, err
+	}
+	s, err := c.routed(ctx, in.Name)
+	if err != nil {
+		return api.ToolResult{}, err
+	}
+	arguments := in.Arguments
+	if len(arguments) == 0 {
+		arguments = json.RawMessage(`{}`)
+	}
+	params, err := json.Marshal(struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}{in.Tool, arguments})
+	if err != nil {
+		return api.ToolResult{}, fault.New(fault.Invalid, "arguments-invalid").Saying("the arguments are no JSON").Because(err)
+	}
+	result, err := c.cfg.Gateway.Call(ctx, s.Name, "tools/call", params)
+	if err != nil {
+		return api.ToolResult{}, explain(s.Name, err)
+	}
+	var head struct {
+		IsError bool `json:"isError"`
+	}
+	if err := json.Unmarshal(result, &head); err != nil {
+		return api.ToolResult{}, badAnswer(s.Name, "tools/call", err)
+	}
+	return api.ToolResult{IsError: head.IsError, Raw: result}, nil
+}
+
+func (c *Control) routed(ctx context.Context, name string) (api.Server, error) {
+	s, err := c.view(ctx, name)
+	if err == nil && !s.Routable {
+		err = notRouted(s)
+	}
+	return s, err
+}
+
+func badAnswer(server, method string, err error) error {
+	return fault.New(fault.Unavailable, "answer-invalid").Saying("the answer of %s to %s is not what MCP asks for", server, method).
+		Hinting("see `mcpx server logs %s`", server).Because(err)
+}
+
+// explain turns a JSON-RPC error of the server into one for people.
+func explain(server string, err error) error {
+	e, ok := errors.AsType[*gateway.RPCError](err)
+	if !ok {
+		return err
+	}
+	const invalidParams, methodNotFound = -32602, -32601
+	switch e.Code {
+	case invalidParams:
+		return fault.New(fault.Invalid, "server-refused").Saying("%s refused the call: %s", server, e.Message).
+			Hinting("see its tools and their arguments with `mcpx server tools %s`", server)
+	case methodNotFound:
+		return fault.New(fault.NotFound, "server-refused").Saying("%s does not offer this: %s", server, e.Message)
+	case -31902, -31903, -31904: // the gateway's own classes of a call that may have run (protocol.md section 4)
+		return fault.New(fault.UnknownOutcome, "call-unknown").Saying("%s", e.Message).
+			Hinting("it may have run: look before you repeat it. See `mcpx server logs %s`", server)
+	case -31901, -31905:
+		return fault.New(fault.Unavailable, "server-unavailable").Saying("%s", e.Message).
+			Hinting("see `mcpx server logs %s`, `mcpx ps`", server).Retrying(fault.AfterWait)
+	case -31907:
+		return fault.New(fault.Busy, "server-busy").Saying("%s", e.Message).Retrying(fault.AfterWait)
+	}
+	return fault.New(fault.Unavailable, "server-error").Saying("%s answered with error %d: %s", server, e.Code, e.Message)
+}

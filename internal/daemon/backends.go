@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+	"mcpx/internal/httpedge"
+	"mcpx/internal/process"
+	"mcpx/internal/store"
+	"mcpx/internal/telemetry"
+)
+
+// newGateway joins the data path with its backends.
+func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway.Gateway, error) {
+	stdio, err := d.stdio(epoch)
+	if err != nil {
+		return nil, err
+	}
+	http, err := d.http()
+	if err != nil {
+		return nil, err
+	}
+	return gateway.New(gateway.Config{
+		Stdio: stdio, HTTP: http, Resolve: d.resolve, Now: d.cfg.Now, Random: rand.Reader,
+		Log: telemetry.For(d.cfg.Log, "gateway"), Epoch: uint64(epoch), Version: d.cfg.Version,
+		Output: func(server string, chunk []byte) { _, _ = tails.Writer(server).Write(chunk) }, // it never fails
+	})
+}
+
+// resolve gives an entry the values behind its references, for one start.
+func (d *Daemon) resolve(ctx context.Context, s catalog.Server, c gateway.Caller) (gateway.Resolved, error) {
+	var out gateway.Resolved
+	value := func(b catalog.Binding) (string, error) {
+		return b.Value(func(ref string) (string, error) { return d.secret(ctx, ref) })
+	}
+	if s.HTTP != nil {
+		out.Headers = make(map[string]string, len(s.HTTP.Headers))
+		for name, b := range s.HTTP.Headers {
+			v, err := value(b)
+			if err != nil {
+				return gateway.Resolved{}, unresolved(s, name, err)
+			}
+			out.Headers[name] = v
+		}
+		return out, nil
+	}
+	for name, b := range s.Stdio.Env {
+		v, err := value(b)
+		if err != nil {
+			return gateway.Resolved{}, unresolved(s, name, err)
+		}
+		out.Env = append(out.Env, name+"="+v)
+	}
+	for _, name := range s.Stdio.EnvPass {
+		if v, ok := c.Passed[name]; ok {
+			out.Env = append(out.Env, name+"="+v)
+		}
+	}
+	slices.Sort(out.Env) // the order is part of the identity of a process
+	out.Cwd = s.Stdio.Cwd
+	if out.Cwd == "" && s.Sharing == catalog.ShareWorkspace {
+		out.Cwd = c.Workspace
+	}
+	if out.Cwd == "" {
+		out.Cwd = d.home()
+	}
+	return out, nil
+}
+
+func unresolved(s catalog.Server, name string, err error) error {
+	f := fault.From(err)
+	return fault.New(fault.Unavailable, "binding-unresolved").Saying("%s of server %s has no value: %s", name, s.Name, f.Error()).
+		Hinting("%s", f.Hint).Because(errors.Unwrap(err))
+}
+
+// home is the directory of children without one of their own: where the user's shell would start them.
+func (d *Daemon) home() string {
+	if home := d.cfg.Getenv("HOME"); home != "" {
+		if info, err := os.Stat(home); err == nil && info.IsDir() {
+			return home
+		}
+	}
+	return os.TempDir()
+}
+
+// dialWithin bounds the look whether a URL answers.
+const dialWithin = 3 * time.Second
+
+// reach says whether a server could be started or connected to. It starts nothing and sends nothing.
+func (d *Daemon) reach(ctx context.Context, s catalog.Server) error {
+	if s.HTTP != nil {
+		return d.reachURL(ctx, s.HTTP.URL)
+	}
+	cwd := s.Stdio.Cwd
+	if cwd == "" {
+		cwd = d.home()
+	}
+	var own []string
+	if path, ok := s.Stdio.Env["PATH"]; ok && path.Literal != "" {
+		own = []string{"PATH=" + path.Literal}
+	}
+	_, err := process.Resolve(s.Stdio.Command, cwd, process.Environ(d.cfg.Environ, own))
+	return err
+}
+
+func (d *Daemon) reachURL(ctx context.Context, raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return fault.New(fault.Invalid, "server-invalid").Saying("%q is no URL", raw).Because(err)
+	}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		if d.cfg.Getenv(name) != "" && !catalog.IsLoopback(u.Hostname()) {
+			return nil // the way may go through a proxy: a direct connection would prove nothing
+		}
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return fault.New(fault.Unavailable, "url-unreachable").Saying("%s cannot be reached", catalog.RedactURL(raw)).
+			Hinting("nothing was written. Is it running, and is the address right? --no-check adds it all the same").Retrying(fault.AfterFix).Because(err)
+	}
+	return conn.Close()
+}
+
+// http connects to remote servers.
+func (d *Daemon) http() (*httpedge.Upstream, error) {
+	return httpedge.NewUpstream(httpedge.UpstreamConfig{Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "httpedge"), Version: d.cfg.Version})
+}
+
+// secret finds the value behind one reference.
+func (d *Daemon) secret(_ context.Context, ref string) (string, error) {
+	kind, where, _ := strings.Cut(ref, ":")
+	if kind == "env" {
+		if v := d.cfg.Getenv(where); v != "" {
+			return v, nil
+		}
+		return "", fault.New(fault.Unavailable, "secret-missing").Saying("the environment variable %s is not set in the daemon", where).
+			Hinting("set it and restart the daemon")
+	}
+	return "", fault.New(fault.Invalid, "secret-kind").Saying("references of kind %q are not known", kind)
+}

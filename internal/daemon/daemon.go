@@ -1,0 +1,290 @@
+// Package daemon decides how the parts become one program: the graph of stores, gateway, adapters and listeners, the
+// order in which they start and stop, who owns a home, and the settings. It refuses to know what the parts do.
+//
+// Invariant: between Start and Stop exactly one process holds the lock of the home, and only it opens the database and
+// the sockets.
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/atomicfile"
+	"mcpx/internal/catalog"
+	"mcpx/internal/control"
+	"mcpx/internal/gateway"
+	"mcpx/internal/httpedge"
+	"mcpx/internal/id"
+	"mcpx/internal/key"
+	"mcpx/internal/localapi"
+	"mcpx/internal/process"
+	"mcpx/internal/sqlite"
+	"mcpx/internal/store"
+	"mcpx/internal/telemetry"
+)
+
+// Config is what a daemon needs. Everything is required except Listen, LogFile and Overlay.
+type Config struct {
+	Paths   api.Paths
+	Version string
+	Exe     string   // path of this program; supervisors are started from it
+	Environ []string // environment of this process; children get the allow-listed part of it
+	Getenv  func(string) string
+	Now     func() time.Time
+	Log     *slog.Logger
+	LogFile string // where Log goes, when it goes to a file
+	Listen  string // address of the loopback listener from a flag; "" takes the setting
+	// Overlay is offered beside the catalog for the life of this daemon. It is never written.
+	Overlay []catalog.Server
+}
+
+// Daemon is a running daemon.
+type Daemon struct {
+	cfg      Config
+	log      *slog.Logger
+	settings Settings // of the start; only Reload looks at it afterwards
+	about    api.Daemon
+
+	lock     *atomicfile.Lock
+	db       store.DB
+	gateway  *gateway.Gateway
+	control  *control.Control
+	local    *localapi.Server
+	loopback *localapi.Loopback
+
+	asked chan bool // a caller of the API wants the end; the value says whether children end too
+	stop  sync.Once
+	err   error // of the one stop
+}
+
+// Start starts a daemon, or leaves nothing behind: a step that fails undoes the steps before it.
+func Start(ctx context.Context, c Config) (*Daemon, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	d := &Daemon{cfg: c, log: telemetry.For(c.Log, "daemon"), asked: make(chan bool, 1)}
+	if err := d.start(ctx); err != nil {
+		// The start failed, whatever ended ctx: what was opened is closed in any case.
+		return nil, errors.Join(err, d.release(context.WithoutCancel(ctx), true))
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "daemon started", slog.Int(key.Pid, d.about.Pid), slog.String(key.Addr, d.about.Listener),
+		slog.String(key.Version, c.Version), slog.Uint64(key.Epoch, d.about.Epoch))
+	return d, nil
+}
+
+func (c Config) check() error {
+	switch {
+	case c.Paths.State == "":
+		return errors.New("daemon: Config.Paths is required")
+	case c.Exe == "" || c.Version == "":
+		return errors.New("daemon: Config.Exe and Config.Version are required")
+	case c.Getenv == nil || c.Now == nil || c.Log == nil:
+		return errors.New("daemon: Config.Getenv, Config.Now and Config.Log are required")
+	}
+	return nil
+}
+
+func (d *Daemon) start(ctx context.Context) error {
+	c := d.cfg
+	if err := api.MakePrivate(c.Paths.State); err != nil {
+		return err
+	}
+	me := owner{Pid: os.Getpid(), Started: c.Now().UTC(), Version: c.Version}
+	var err error
+	if d.lock, err = own(c.Paths, me); err != nil {
+		return err
+	}
+	if d.settings, err = LoadSettings(c.Paths.Settings(), c.Getenv); err != nil {
+		return err
+	}
+	if c.Listen != "" {
+		if err := d.settings.Override("listener.address", "--listen", c.Listen); err != nil {
+			return err
+		}
+	}
+	tcp, err := listenLoopback(d.settings.ListenerAddress)
+	if err != nil {
+		return err
+	}
+	if err := d.build(ctx, tcp.Addr().String(), me); err != nil {
+		return errors.Join(err, tcp.Close())
+	}
+	unix, err := listenSocket(c.Paths)
+	if err != nil {
+		return errors.Join(err, tcp.Close())
+	}
+	// The routes are loaded: from here on whoever connects gets an answer.
+	d.loopback.Serve(tcp)
+	d.local.Serve(unix)
+	me.Listener = d.about.Listener
+	return me.write(c.Paths)
+}
+
+// build makes the graph, from the database up.
+func (d *Daemon) build(ctx context.Context, address string, me owner) error {
+	c := d.cfg
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: c.Paths.Database(), Backups: filepath.Join(c.Paths.State, "backups"), Now: c.Now})
+	if err != nil {
+		return err
+	}
+	d.db = db
+	var epoch store.Epoch
+	err = db.Change(ctx, func(tx store.Tx) error {
+		var err error
+		epoch, err = tx.RaiseEpoch(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d.about = api.Daemon{
+		Pid: me.Pid, Started: me.Started, Version: c.Version, Level: api.Level, Epoch: uint64(epoch),
+		Listener: address, ListenFlag: c.Listen != "", Base: "http://" + address, Socket: c.Paths.Socket(), Home: filepath.Dir(c.Paths.State),
+		Detached: c.LogFile != "", LogFile: c.LogFile,
+	}
+	tails := telemetry.NewTails(c.Now)
+	if d.gateway, err = d.newGateway(epoch, tails); err != nil {
+		return err
+	}
+	d.control, err = control.New(control.Config{
+		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Resident: resident, Daemon: d.about, Stop: d.askStop,
+		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay,
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.control.Load(ctx); err != nil {
+		return err
+	}
+	return d.buildEdges()
+}
+
+// buildEdges makes what listens.
+func (d *Daemon) buildEdges() error {
+	front, err := httpedge.NewFront(httpedge.FrontConfig{
+		Gateway: d.gateway, Log: telemetry.For(d.cfg.Log, "httpedge"),
+		Hosts: d.settings.AllowedHosts, TokenOnly: d.settings.LoopbackAuth == AuthToken,
+	})
+	if err != nil {
+		return err
+	}
+	log := telemetry.For(d.cfg.Log, "localapi")
+	d.loopback, err = localapi.NewLoopback(localapi.LoopbackConfig{
+		Routes: front, ConnContext: httpedge.ConnContext, Guard: front.Guard, Health: d.control.Live, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	d.local, err = localapi.New(localapi.Config{
+		Service: d.control, SameUser: sameUser, Routes: front, ConnContext: httpedge.ConnContext, Log: log,
+	})
+	return err
+}
+
+// StopAsked gives a value when a caller of the API wants the daemon to end; it says whether children end too.
+func (d *Daemon) StopAsked() <-chan bool { return d.asked }
+
+func (d *Daemon) askStop(children bool) {
+	select {
+	case d.asked <- children:
+	default: // the end has been asked for already
+	}
+}
+
+// About describes the daemon.
+func (d *Daemon) About() api.Daemon { return d.about }
+
+// Reload reads the settings again. What needs a restart is told and left; a file that does not load changes nothing.
+func (d *Daemon) Reload(ctx context.Context) {
+	next, err := LoadSettings(d.cfg.Paths.Settings(), d.cfg.Getenv)
+	if err != nil {
+		d.log.LogAttrs(ctx, slog.LevelError, "settings not reloaded", slog.Any(key.Cause, err))
+		return
+	}
+	hot, restart := d.settings.Changed(next)
+	d.log.LogAttrs(ctx, slog.LevelInfo, "settings reloaded", slog.Any(key.Applied, hot), slog.Any(key.NeedsRestart, restart))
+}
+
+// Stop ends the daemon in order: nothing new gets in, calls get their answers, children are left to their supervisors
+// or, with children, ended; then the database closes and the lock is free. Safe to call twice.
+func (d *Daemon) Stop(ctx context.Context, children bool) error {
+	d.stop.Do(func() {
+		d.err = d.release(ctx, children)
+		d.log.LogAttrs(ctx, slog.LevelInfo, "daemon stopped", slog.Int(key.Pid, d.about.Pid))
+	})
+	return d.err
+}
+
+// Close lets go the callers that wait for the end of the process. A daemon process does not need it: it exits.
+func (d *Daemon) Close() {
+	if d.local != nil {
+		d.local.Close()
+	}
+}
+
+// linger is how long requests in work may take after the gateway gave every call its answer.
+const linger = 2 * time.Second
+
+// release undoes what start did, as far as it came.
+func (d *Daemon) release(ctx context.Context, children bool) error {
+	var errs []error
+	if d.gateway != nil {
+		errs = append(errs, d.gateway.Stop(ctx, children))
+	}
+	edges, cancel := context.WithTimeout(ctx, linger)
+	defer cancel()
+	if d.loopback != nil {
+		d.loopback.Stop(edges)
+	}
+	if d.local != nil {
+		errs = append(errs, d.local.Stop(edges))
+	}
+	if d.db != nil {
+		errs = append(errs, d.db.Close())
+	}
+	if d.lock != nil {
+		// The files go before the lock: the next owner makes its own.
+		for _, path := range []string{d.cfg.Paths.Socket(), d.cfg.Paths.Owner()} {
+			if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+				errs = append(errs, err)
+			}
+		}
+		errs = append(errs, d.lock.Release())
+	}
+	return errors.Join(errs...)
+}
+
+func sameUser(conn net.Conn) (bool, error) {
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return false, fmt.Errorf("daemon: %T is no unix socket", conn)
+	}
+	peer, err := process.PeerOf(unix)
+	return err == nil && peer.UID == os.Geteuid(), err
+}
+
+func resident(pid int) int64 {
+	m, err := process.MemoryOf(pid)
+	if err != nil {
+		return 0 // the process ended, or the system does not tell
+	}
+	return m.RSS
+}
+
+// logs shows the output of servers to control.
+type logs struct{ *telemetry.Tails }
+
+func (l logs) Read(ctx context.Context, server string, lines int, follow bool, emit func(api.LogLine) error) error {
+	return l.Tails.Read(ctx, server, lines, follow, func(one telemetry.Line) error {
+		return emit(api.LogLine{Time: one.Time, Text: one.Text})
+	})
+}

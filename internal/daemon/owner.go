@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/atomicfile"
+	"mcpx/internal/fault"
+)
+
+// owner says who holds the lock of a home; the file is for people and messages, the lock alone decides.
+type owner struct {
+	Pid      int       `json:"pid"`
+	Started  time.Time `json:"started"`
+	Version  string    `json:"version"`
+	Listener string    `json:"listener,omitempty"`
+}
+
+// own takes the lock of the home, or fails with an error that names the holder.
+func own(paths api.Paths, me owner) (*atomicfile.Lock, error) {
+	lock, err := atomicfile.TryLock(paths.Lock())
+	if errors.Is(err, atomicfile.ErrLocked) {
+		return nil, heldBy(paths)
+	}
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "lock-failed").Saying("the lock %s cannot be taken", paths.Lock()).
+			Hinting("state must be on a local file system that you can write to").Because(err)
+	}
+	if err := me.write(paths); err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	return lock, nil
+}
+
+func (o owner) write(paths api.Paths) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(paths.Owner(), append(data, '\n'), 0o600); err != nil {
+		return fault.New(fault.Unavailable, "state-unwritable").Saying("%s cannot be written", paths.Owner()).Because(err)
+	}
+	return nil
+}
+
+func heldBy(paths api.Paths) error {
+	f := fault.New(fault.Unavailable, "daemon-running").Saying("another daemon runs for %s", paths.State).
+		Hinting("use it, or stop it first with `mcpx daemon stop`")
+	data, err := os.ReadFile(paths.Owner())
+	var o owner
+	if err != nil || json.Unmarshal(data, &o) != nil || o.Pid == 0 {
+		return f // it took the lock a moment ago and has not written its name yet
+	}
+	return f.Saying("another daemon runs for %s: pid %d, started %s, version %s", paths.State, o.Pid, o.Started.Local().Format(time.DateTime), o.Version)
+}

@@ -1,0 +1,267 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+)
+
+// Settings are the values of one moment, with where each came from.
+type Settings struct {
+	ListenerAddress string   // host:port of the loopback listener; port 0 lets the system choose
+	LoopbackAuth    string   // AuthSameUser or AuthToken
+	AllowedHosts    []string // more values of Host and of the host of Origin that the listener answers to
+
+	origin map[string]Origin // by key
+}
+
+// The values of listener.loopback_auth.
+const (
+	AuthSameUser = "same-user"
+	AuthToken    = "token"
+)
+
+// Origin says where the value of a setting came from; a later one in this list wins.
+type Origin string
+
+// The origins.
+const (
+	FromDefault     Origin = "default"
+	FromFile        Origin = "file"
+	FromEnvironment Origin = "environment"
+	FromFlag        Origin = "flag"
+)
+
+// Setting is one row of the registry.
+type Setting struct {
+	Key     string // section.name in mcpx.toml
+	Type    string // for people
+	Default string
+	Hot     bool   // a reload is enough; else the next start
+	Effect  string // name of the test that runs the program with two values and sees two behaviours
+	Text    string
+	set     func(s *Settings, values []string) error
+	list    bool
+	get     func(s *Settings) []string
+}
+
+// Env is the name of the environment variable of the setting.
+func (s Setting) Env() string { return "MCPX_" + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_")) }
+
+// Registry lists every setting. A new one needs a decision record and an effect test.
+var Registry = []Setting{
+	{
+		Key: "listener.address", Type: "host:port on loopback", Default: "127.0.0.1:30000", Effect: "story/setting-address.txtar",
+		Text: "Where agents reach the servers. Their configuration contains this address, so the daemon never moves by itself.",
+		set: func(s *Settings, v []string) error {
+			s.ListenerAddress = v[0]
+			return loopbackOnly(v[0])
+		},
+		get: func(s *Settings) []string { return []string{s.ListenerAddress} },
+	},
+	{
+		Key: "listener.loopback_auth", Type: "same-user or token", Default: AuthSameUser, Effect: "story/setting-auth.txtar",
+		Text: "Who may use the servers over the loopback listener: processes of your own user, as the kernel says, or only bearers of a token. Where the kernel cannot tell, same-user means token. `mcpx connect` works with both.",
+		set: func(s *Settings, v []string) error {
+			s.LoopbackAuth = v[0]
+			if v[0] != AuthSameUser && v[0] != AuthToken {
+				return fmt.Errorf("%q is neither %s nor %s", v[0], AuthSameUser, AuthToken)
+			}
+			return nil
+		},
+		get: func(s *Settings) []string { return []string{s.LoopbackAuth} },
+	},
+	{
+		Key: "listener.allowed_hosts", Type: "list of host names", Default: "", list: true, Effect: "story/setting-hosts.txtar",
+		Text: "More host names that requests may be addressed to, beside localhost and loopback addresses, for example the name of a tunnel. Web pages of these hosts may send requests too.",
+		set: func(s *Settings, v []string) error {
+			s.AllowedHosts = v
+			for _, host := range v {
+				if host == "" || strings.ContainsAny(host, "/:*@ ") {
+					return fmt.Errorf("%q is no host name (no scheme, no port, no wildcard)", host)
+				}
+			}
+			return nil
+		},
+		get: func(s *Settings) []string { return s.AllowedHosts },
+	},
+}
+
+// LoadSettings reads the settings: environment over file over default. A file that does not load is an error; a file
+// that does not exist is not.
+func LoadSettings(path string, getenv func(string) string) (Settings, error) {
+	s := Settings{origin: map[string]Origin{}}
+	file, err := readFile(path)
+	if err != nil {
+		return Settings{}, err
+	}
+	for _, row := range Registry {
+		values, origin, where := split(row, row.Default), FromDefault, "the default"
+		if v, ok := file[row.Key]; ok {
+			values, origin, where = v, FromFile, path
+		}
+		if v := getenv(row.Env()); v != "" {
+			values, origin, where = split(row, v), FromEnvironment, row.Env()
+		}
+		if err := row.set(&s, values); err != nil {
+			return Settings{}, invalid(row, where, err)
+		}
+		s.origin[row.Key] = origin
+	}
+	return s, nil
+}
+
+// Override sets one value from a flag.
+func (s *Settings) Override(key, flag, value string) error {
+	for _, row := range Registry {
+		if row.Key == key {
+			s.origin[key] = FromFlag
+			if err := row.set(s, split(row, value)); err != nil {
+				return invalid(row, flag, err)
+			}
+			return nil
+		}
+	}
+	panic("daemon: no setting " + key)
+}
+
+// Changed lists the keys that differ from next, those that a reload applies and those that wait for a restart. A value
+// from a flag stays.
+func (s *Settings) Changed(next Settings) (hot, restart []string) {
+	for _, row := range Registry {
+		switch {
+		case s.origin[row.Key] == FromFlag || slices.Equal(row.get(s), row.get(&next)):
+		case row.Hot:
+			hot = append(hot, row.Key)
+		default:
+			restart = append(restart, row.Key)
+		}
+	}
+	return hot, restart
+}
+
+func invalid(row Setting, where string, err error) error {
+	return fault.New(fault.Invalid, "setting-invalid").Saying("%s (from %s): %v", row.Key, where, err).
+		Hinting("want %s; see docs/settings.md", row.Type)
+}
+
+func split(row Setting, text string) []string {
+	if !row.list {
+		return []string{text}
+	}
+	var values []string
+	for v := range strings.SplitSeq(text, ",") {
+		if v = strings.TrimSpace(v); v != "" {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// maxSettings bounds the settings file, in bytes; all settings together need less than 1 KiB.
+const maxSettings = 1 << 20
+
+// readFile gives the values of the file by key.
+func readFile(path string) (map[string][]string, error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fault.New(fault.Invalid, "settings-unreadable").Saying("the settings file cannot be read").Because(err).
+			Hinting("check its owner and mode")
+	case len(data) > maxSettings:
+		return nil, fault.New(fault.Invalid, "settings-unreadable").Saying("%s is larger than %d bytes", path, maxSettings)
+	}
+	var sections map[string]any
+	if err := toml.Unmarshal(data, &sections); err != nil {
+		f := fault.New(fault.Invalid, "settings-broken").Saying("%s is no TOML: %v", path, err)
+		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
+			line, column := at.Position()
+			f = f.Saying("%s, line %d, column %d: %v", path, line, column, err)
+		}
+		return nil, f.Hinting("correct the file; docs/settings.md lists the settings")
+	}
+	values := map[string][]string{}
+	for section, content := range sections {
+		table, ok := content.(map[string]any)
+		if !ok {
+			return nil, unknownKey(path, section)
+		}
+		for name, value := range table {
+			key := section + "." + name
+			if values[key], err = textOf(path, key, value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return values, nil
+}
+
+func textOf(path, key string, value any) ([]string, error) {
+	i := slices.IndexFunc(Registry, func(row Setting) bool { return row.Key == key })
+	if i < 0 {
+		return nil, unknownKey(path, key)
+	}
+	wrong := invalid(Registry[i], path, fmt.Errorf("%v is not the right type", value))
+	if !Registry[i].list {
+		text, ok := value.(string)
+		if !ok {
+			return nil, wrong
+		}
+		return []string{text}, nil
+	}
+	list, ok := value.([]any)
+	if !ok {
+		return nil, wrong
+	}
+	var values []string
+	for _, v := range list {
+		text, ok := v.(string)
+		if !ok {
+			return nil, wrong
+		}
+		values = append(values, text)
+	}
+	return values, nil
+}
+
+func unknownKey(path, key string) error {
+	var keys []string
+	for _, row := range Registry {
+		keys = append(keys, row.Key)
+	}
+	f := fault.New(fault.Invalid, "setting-unknown").Saying("%s: there is no setting %s", path, key)
+	if near := catalog.Nearest(key, keys); near != "" {
+		return f.Hinting("did you mean %s?", near)
+	}
+	return f.Hinting("the settings are %s", strings.Join(keys, ", "))
+}
+
+// loopbackOnly refuses an address that other machines could reach.
+func loopbackOnly(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port", address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("%q is no port", port)
+	}
+	if host == "localhost" {
+		return nil
+	}
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+		return fmt.Errorf("%q is not a loopback address: this listener serves only this machine (use 127.0.0.1 or [::1])", host)
+	}
+	return nil
+}

@@ -1,0 +1,14 @@
+//go:build !unix
+
+package daemon
+
+import (
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+	"mcpx/internal/store"
+)
+
+// stdio refuses: there is no daemon on this platform.
+func (d *Daemon) stdio(store.Epoch) (gateway.Backend, error) {
+	return nil, fault.New(fault.Unavailable, "platform-unsupported").Saying("the daemon does not run on this system yet")
+}

@@ -1,0 +1,25 @@
+//go:build unix
+
+package daemon
+
+import (
+	"crypto/rand"
+
+	"mcpx/internal/api"
+	"mcpx/internal/gateway"
+	"mcpx/internal/id"
+	"mcpx/internal/shim"
+	"mcpx/internal/store"
+	"mcpx/internal/telemetry"
+)
+
+// stdio starts supervised and direct children.
+func (d *Daemon) stdio(epoch store.Epoch) (gateway.Backend, error) {
+	if err := api.MakePrivate(d.cfg.Paths.Run); err != nil {
+		return nil, err
+	}
+	return shim.New(shim.Config{
+		StateDir: d.cfg.Paths.State, RunDir: d.cfg.Paths.Run, Exe: d.cfg.Exe, Version: d.cfg.Version, Epoch: uint64(epoch),
+		Environ: d.cfg.Environ, Now: d.cfg.Now, IDs: id.NewSource(d.cfg.Now, rand.Reader), Log: telemetry.For(d.cfg.Log, "shim"),
+	})
+}

@@ -1,0 +1,92 @@
+package localapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/key"
+)
+
+// LoopbackConfig is what the loopback listener needs.
+type LoopbackConfig struct {
+	Routes      http.Handler // /servers/<name>/mcp
+	ConnContext func(context.Context, net.Conn) context.Context
+	Guard       func(http.Handler) http.Handler // checks Host and Origin before a handler reads anything
+	Health      func(context.Context) api.HealthState
+	Log         *slog.Logger
+}
+
+// Loopback serves the loopback listener: the routes of the servers and one word about health.
+type Loopback struct {
+	cfg     LoopbackConfig
+	http    *http.Server
+	serving sync.WaitGroup
+}
+
+// NewLoopback makes the server of the loopback listener; Serve starts it.
+func NewLoopback(c LoopbackConfig) (*Loopback, error) {
+	switch {
+	case c.Routes == nil:
+		return nil, errors.New("localapi: LoopbackConfig.Routes is required")
+	case c.Guard == nil || c.ConnContext == nil:
+		return nil, errors.New("localapi: LoopbackConfig.Guard and ConnContext are required")
+	case c.Health == nil:
+		return nil, errors.New("localapi: LoopbackConfig.Health is required")
+	case c.Log == nil:
+		return nil, errors.New("localapi: LoopbackConfig.Log is required")
+	}
+	l := &Loopback{cfg: c}
+	mux := http.NewServeMux()
+	mux.Handle("/servers/", c.Routes)
+	mux.HandleFunc("GET /healthz", l.healthz)
+	mux.HandleFunc("GET /readyz", l.readyz)
+	l.http = &http.Server{
+		Handler:           c.Guard(mux),
+		ConnContext:       c.ConnContext,
+		ReadHeaderTimeout: 10 * time.Second, // a slow header must not hold a connection for ever
+		IdleTimeout:       5 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	return l, nil
+}
+
+// Serve accepts connections until Stop; it returns at once.
+func (l *Loopback) Serve(listener net.Listener) {
+	l.serving.Go(func() {
+		if err := l.http.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			l.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "loopback listener stopped accepting", slog.Any(key.Cause, err))
+		}
+	})
+}
+
+// Stop closes the listener, waits for the requests in work until ctx is done, then cuts what is left. Safe to call
+// twice.
+func (l *Loopback) Stop(ctx context.Context) {
+	if err := l.http.Shutdown(ctx); err != nil {
+		_ = l.http.Close() // what is still open now is cut: its clients see the end and come back
+	}
+	l.serving.Wait()
+}
+
+// healthz answers with one word from live state. The status is 200 for degraded too: a server of the user that fails is
+// no reason for a service manager to end the daemon.
+func (l *Loopback) healthz(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = io.WriteString(w, string(l.cfg.Health(r.Context()))+"\n") // a caller that left needs no answer
+}
+
+// readyz says that the routes are loaded; before that nothing listens.
+func (l *Loopback) readyz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = io.WriteString(w, "ready\n") // as above
+}
