@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mcpx/internal/api"
 )
 
 const (
@@ -243,4 +245,48 @@ func tail(s string, n int) string {
 		return "…" + s[len(s)-n:]
 	}
 	return s
+}
+
+// API is a client of the daemon's own interface, for tests that watch states faster than a command can start.
+func (g *Gateway) API() *api.Client {
+	g.t.Helper()
+	paths, err := api.FindPaths(func(name string) string {
+		if name == "MCPX_HOME" {
+			return g.Home
+		}
+		return ""
+	})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return api.NewClient(paths.Socket())
+}
+
+// Processes is `mcpx ps` for one server.
+func (g *Gateway) Processes(server string) []api.Process {
+	g.t.Helper()
+	page, err := g.API().Processes(g.t.Context(), api.ProcessQuery{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var own []api.Process
+	for _, p := range page.Processes {
+		if p.Server == server {
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+// Until polls a state that has no event until it holds, and fails after the time.
+func Until(t testing.TB, within time.Duration, what string, holds func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !holds() {
+		if time.Since(start) > within {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+		time.Sleep(2 * time.Millisecond) // a poll, not a synchronisation: it ends as soon as the state holds
+	}
+	return time.Since(start)
 }

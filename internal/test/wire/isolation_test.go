@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpx/internal/test/fakemcp"
+	"mcpx/internal/test/rig"
+)
+
+const (
+	// neighbours is how many hung servers stand beside the healthy one.
+	neighbours = 10
+	// samples of one measurement, and how many measurements of each kind: the best of each is compared, because a busy
+	// machine only ever adds time.
+	samples, rounds = 2000, 5
+	// isolationRatio is the promise: a hung server never delays another one.
+	isolationRatio = 1.5
+)
+
+// TestIsolation compares the p99 of a healthy server alone with the same beside ten servers that hang in calls and ten
+// clients that wait for them.
+func TestIsolation(t *testing.T) {
+	g := rig.Start(t)
+	g.Add("healthy", rig.Fixture(t, fakemcp.Options{}))
+	c := lane{url: g.URL("healthy")}.client(t, `{}`)
+	var hung []*rig.Client
+	for i := range neighbours {
+		name := fmt.Sprintf("hung-%d", i)
+		g.Add(name, rig.Fixture(t, fakemcp.Options{}), "--call-timeout", "5m")
+		hung = append(hung, lane{url: g.URL(name)}.client(t, `{}`))
+	}
+	p99(t, c) // warm: connections, caches, code
+	alone, beside := time.Hour, time.Hour
+	for range rounds { // interleaved, so that a change of the machine meets both
+		alone = min(alone, p99(t, c))
+		ctx, stop := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for _, h := range hung {
+			waiting.Go(func() {
+				_, _ = h.Try(ctx, tool("1", "hang", `{}`)) // cut off below: it never answers
+			})
+		}
+		rig.Until(t, slack, "all of them hang in a call", func() bool {
+			n := 0
+			for i := range neighbours {
+				for _, p := range g.Processes(fmt.Sprintf("hung-%d", i)) {
+					n += min(p.InFlight, 1)
+				}
+			}
+			return n == neighbours
+		})
+		beside = min(beside, p99(t, c))
+		stop()
+		waiting.Wait()
+	}
+	ratio := float64(beside) / float64(alone)
+	t.Logf("p99 alone %s, beside %d hung servers %s, ratio %.2f", alone, neighbours, beside, ratio)
+	if ratio >= isolationRatio {
+		t.Errorf("p99 %s beside hung servers, %s alone: ratio %.2f, want below %.1f", beside, alone, ratio, isolationRatio)
+	}
+}
+
+func p99(t *testing.T, c *rig.Client) time.Duration {
+	t.Helper()
+	body := tool("1", "counter", `{}`)
+	all := make([]time.Duration, samples)
+	for i := range all {
+		start := time.Now()
+		c.Post(body)
+		all[i] = time.Since(start)
+	}
+	slices.Sort(all)
+	return all[samples*99/100]
+}

@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpx/internal/test/fakemcp"
+	"mcpx/internal/test/rig"
+)
+
+const (
+	// noticeWithin is how long status output may claim that a killed child lives.
+	noticeWithin = 100 * time.Millisecond
+	// restartWithin is how long the next call may take, its first backoff of 0.5 s included.
+	restartWithin = time.Second
+)
+
+// TestKilledChild kills a child with SIGKILL, idle and in the middle of a call.
+func TestKilledChild(t *testing.T) {
+	stdioPair(t, fakemcp.Options{}, func(t *testing.T, g *rig.Gateway, l lane) {
+		c := l.client(t, `{}`)
+		pid := number(t, definite(t, c, tool("1", "pid", `{}`), slack, "answer"))
+		ready := func() bool {
+			for _, p := range g.Processes(l.name) {
+				if p.Pid == pid && p.State == "ready" {
+					return true
+				}
+			}
+			return false
+		}
+		if !ready() {
+			t.Fatalf("ps does not show pid %d as ready: %+v", pid, g.Processes(l.name))
+		}
+		kill(t, pid)
+		took := rig.Until(t, time.Second, "ps no longer claims that the killed child is ready", func() bool { return !ready() })
+		if took > noticeWithin {
+			t.Errorf("ps claimed a dead child for %s, want at most %s", took, noticeWithin)
+		}
+		if h := g.Run("health", "--json"); strings.Contains(h.Stdout, fmt.Sprint(pid)) {
+			t.Errorf("health still names the dead child %d: %s", pid, h.Stdout)
+		}
+		start := time.Now()
+		next := number(t, definite(t, c, tool("2", "pid", `{}`), restartWithin, "answer"))
+		t.Logf("noticed after %s, next answer after %s", took, time.Since(start))
+		if next == pid {
+			t.Errorf("the answer came from pid %d, which is dead", pid)
+		}
+
+		stream := c.Begin(tool("3", "hang", `{}`))
+		rig.Until(t, slack, "the call is in flight", func() bool {
+			for _, p := range g.Processes(l.name) {
+				if p.InFlight > 0 {
+					return true
+				}
+			}
+			return false
+		})
+		start = time.Now()
+		kill(t, next)
+		answer := stream.Await(`"id":3`, slack)
+		if took := time.Since(start); took > noticeWithin {
+			t.Errorf("the call in flight ended %s after the kill, want at most %s", took, noticeWithin)
+		}
+		if _, got := class(t, answer); got != "sent_unknown" || !strings.Contains(string(answer), "SIGKILL") {
+			t.Errorf("the caller's error does not tell: %s", answer)
+		}
+	})
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKilledDaemon is F-9 and F-10: the daemon dies by SIGKILL, a supervised child and the client's session go on.
+func TestKilledDaemon(t *testing.T) {
+	g := rig.Start(t)
+	record := g.Home + "/counter.record"
+	g.Add("counter", rig.Fixture(t, fakemcp.Options{Record: record}))
+	l := lane{url: g.URL("counter"), record: record}
+	c := l.client(t, `{}`)
+	for range 7 {
+		definite(t, c, tool("1", "counter", `{}`), slack, "answer")
+	}
+	pid := number(t, definite(t, c, tool("2", "pid", `{}`), slack, "answer"))
+	g.Kill()
+	g.Serve()
+	if got := number(t, definite(t, c, tool("3", "counter", `{}`), 5*time.Second, "answer")); got != 8 {
+		t.Errorf("the counter says %d after the restart, want 8", got)
+	}
+	if got := number(t, definite(t, c, tool("4", "pid", `{}`), slack, "answer")); got != pid {
+		t.Errorf("another child answers: pid %d, was %d", got, pid)
+	}
+}
