@@ -115,21 +115,21 @@ func readBody(body io.Reader, in any) error {
 }
 
 func setQuery(v reflect.Value, text string) error {
-	switch v.Kind() {
-	case reflect.Int:
+	switch field := v.Addr().Interface().(type) {
+	case *int:
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
 			return fmt.Errorf("%q is not a number of at least 0", text)
 		}
-		v.SetInt(int64(n))
-	case reflect.Bool:
+		*field = n
+	case *bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
 			return fmt.Errorf("%q is neither true nor false", text)
 		}
-		v.SetBool(b)
-	default:
-		v.SetString(text)
+		*field = b
+	case *string:
+		*field = text
 	}
 	return nil
 }

@@ -3,12 +3,10 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"net"
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"mcpx/internal/catalog"
@@ -16,12 +14,16 @@ import (
 	"mcpx/internal/gateway"
 	"mcpx/internal/httpedge"
 	"mcpx/internal/process"
+	"mcpx/internal/secret"
 	"mcpx/internal/store"
 	"mcpx/internal/telemetry"
 )
 
 // newGateway joins the data path with its backends.
 func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway.Gateway, error) {
+	for _, s := range d.cfg.Overlay {
+		d.hide(s)
+	}
 	stdio, err := d.stdio(epoch)
 	if err != nil {
 		return nil, err
@@ -30,36 +32,42 @@ func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway
 	if err != nil {
 		return nil, err
 	}
+	d.secrets, err = secret.New(secret.Config{
+		Lookup: d.lookup, Home: d.home(), Runner: runner{d.home(), d.cfg.Environ}, Redactor: &d.redact,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return gateway.New(gateway.Config{
 		Stdio: stdio, HTTP: http, Resolve: d.resolve, Now: d.cfg.Now, Random: rand.Reader,
 		Log: telemetry.For(d.cfg.Log, "gateway"), Epoch: uint64(epoch), Version: d.cfg.Version,
-		Output: func(server string, chunk []byte) { _, _ = tails.Writer(server).Write(chunk) }, // it never fails
+		Output: func(server string, chunk []byte) {
+			_, _ = tails.Writer(server).Write(chunk) // it never fails
+		},
+		Redact: func(_ string, text []byte) []byte { return []byte(d.redact.Text(string(text))) },
 	})
 }
 
 // resolve gives an entry the values behind its references, for one start.
 func (d *Daemon) resolve(ctx context.Context, s catalog.Server, c gateway.Caller) (gateway.Resolved, error) {
 	var out gateway.Resolved
-	value := func(b catalog.Binding) (string, error) {
-		return b.Value(func(ref string) (string, error) { return d.secret(ctx, ref) })
-	}
 	if s.HTTP != nil {
-		out.Headers = make(map[string]string, len(s.HTTP.Headers))
-		for name, b := range s.HTTP.Headers {
-			v, err := value(b)
-			if err != nil {
-				return gateway.Resolved{}, unresolved(s, name, err)
-			}
-			out.Headers[name] = v
+		values, err := d.secrets.Bindings(ctx, s.HTTP.Headers)
+		if err != nil {
+			return gateway.Resolved{}, err
+		}
+		out.Headers = make(map[string]string, len(values))
+		for name, v := range values {
+			out.Headers[name] = v.Reveal()
 		}
 		return out, nil
 	}
-	for name, b := range s.Stdio.Env {
-		v, err := value(b)
-		if err != nil {
-			return gateway.Resolved{}, unresolved(s, name, err)
-		}
-		out.Env = append(out.Env, name+"="+v)
+	values, err := d.secrets.Bindings(ctx, s.Stdio.Env)
+	if err != nil {
+		return gateway.Resolved{}, err
+	}
+	for name, v := range values {
+		out.Env = append(out.Env, name+"="+v.Reveal())
 	}
 	for _, name := range s.Stdio.EnvPass {
 		if v, ok := c.Passed[name]; ok {
@@ -77,10 +85,27 @@ func (d *Daemon) resolve(ctx context.Context, s catalog.Server, c gateway.Caller
 	return out, nil
 }
 
-func unresolved(s catalog.Server, name string, err error) error {
-	f := fault.From(err)
-	return fault.New(fault.Unavailable, "binding-unresolved").Saying("%s of server %s has no value: %s", name, s.Name, f.Error()).
-		Hinting("%s", f.Hint).Because(errors.Unwrap(err))
+// hide makes the secrets of an observed entry known to the redactor: they are values there, not references.
+func (d *Daemon) hide(s catalog.Server) {
+	var all []map[string]catalog.Binding
+	if s.Stdio != nil {
+		all = append(all, s.Stdio.Env)
+	}
+	if s.HTTP != nil {
+		all = append(all, s.HTTP.Headers)
+	}
+	for _, bindings := range all {
+		for name, b := range bindings {
+			if catalog.SecretName(name) || catalog.SecretValue(b.Literal) {
+				d.redact.Add(name, b.Literal)
+			}
+		}
+	}
+}
+
+func (d *Daemon) lookup(name string) (string, bool) {
+	v := d.cfg.Getenv(name)
+	return v, v != ""
 }
 
 // home is the directory of children without one of their own: where the user's shell would start them.
@@ -140,17 +165,4 @@ func (d *Daemon) reachURL(ctx context.Context, raw string) error {
 // http connects to remote servers.
 func (d *Daemon) http() (*httpedge.Upstream, error) {
 	return httpedge.NewUpstream(httpedge.UpstreamConfig{Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "httpedge"), Version: d.cfg.Version})
-}
-
-// secret finds the value behind one reference.
-func (d *Daemon) secret(_ context.Context, ref string) (string, error) {
-	kind, where, _ := strings.Cut(ref, ":")
-	if kind == "env" {
-		if v := d.cfg.Getenv(where); v != "" {
-			return v, nil
-		}
-		return "", fault.New(fault.Unavailable, "secret-missing").Saying("the environment variable %s is not set in the daemon", where).
-			Hinting("set it and restart the daemon")
-	}
-	return "", fault.New(fault.Invalid, "secret-kind").Saying("references of kind %q are not known", kind)
 }

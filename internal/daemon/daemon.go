@@ -27,6 +27,7 @@ import (
 	"mcpx/internal/key"
 	"mcpx/internal/localapi"
 	"mcpx/internal/process"
+	"mcpx/internal/secret"
 	"mcpx/internal/sqlite"
 	"mcpx/internal/store"
 	"mcpx/internal/telemetry"
@@ -56,6 +57,8 @@ type Daemon struct {
 
 	lock     *atomicfile.Lock
 	db       store.DB
+	redact   secret.Redactor
+	secrets  *secret.Resolver
 	gateway  *gateway.Gateway
 	control  *control.Control
 	local    *localapi.Server
@@ -151,7 +154,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		Listener: address, ListenFlag: c.Listen != "", Base: "http://" + address, Socket: c.Paths.Socket(), Home: filepath.Dir(c.Paths.State),
 		Detached: c.LogFile != "", LogFile: c.LogFile,
 	}
-	tails := telemetry.NewTails(c.Now)
+	tails := telemetry.NewTails(c.Now, d.redact.Text)
 	if d.gateway, err = d.newGateway(epoch, tails); err != nil {
 		return err
 	}

@@ -25,7 +25,8 @@ type Line struct {
 
 // Tails keeps the newest output of each server in memory.
 type Tails struct {
-	now func() time.Time
+	now    func() time.Time
+	redact func(string) string
 
 	mu    sync.Mutex // guards of; ranks above the locks of the tails
 	of    map[string]*tail
@@ -35,9 +36,9 @@ type Tails struct {
 // maxTails bounds the number of servers whose output is kept; removed servers make room first by Forget.
 const maxTails = 1000
 
-// NewTails makes an empty set.
-func NewTails(now func() time.Time) *Tails {
-	return &Tails{now: now, of: map[string]*tail{}, limit: maxTails}
+// NewTails makes an empty set. Each line passes redact before it is kept: servers print their own credentials.
+func NewTails(now func() time.Time, redact func(string) string) *Tails {
+	return &Tails{now: now, redact: redact, of: map[string]*tail{}, limit: maxTails}
 }
 
 // Writer takes the output of one server. It never blocks and never fails.
@@ -56,7 +57,7 @@ func (t *Tails) get(server string) *tail {
 	if one, ok := t.of[server]; ok {
 		return one
 	}
-	one := &tail{now: t.now, readers: map[chan struct{}]bool{}}
+	one := &tail{now: t.now, redact: t.redact, readers: map[chan struct{}]bool{}}
 	if len(t.of) < t.limit {
 		t.of[server] = one
 	}
@@ -105,7 +106,8 @@ func (t *Tails) Read(ctx context.Context, server string, lines int, follow bool,
 
 // tail is the output of one server.
 type tail struct {
-	now func() time.Time
+	now    func() time.Time
+	redact func(string) string
 
 	mu      sync.Mutex // guards everything below
 	lines   []Line
@@ -140,7 +142,7 @@ func (t *tail) Write(chunk []byte) (int, error) {
 }
 
 func (t *tail) addLocked(text string) {
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = t.redact(strings.ToValidUTF8(text, "\uFFFD"))
 	t.lines = append(t.lines, Line{Time: t.now(), Text: text})
 	t.size += len(text)
 	for len(t.lines) > tailLines || t.size > tailBytes {
