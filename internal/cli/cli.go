@@ -12,18 +12,23 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/fault"
+	"mcpx/internal/process"
 )
 
 // errUsageShown says that the help on stderr is the whole message.
 var errUsageShown = fault.New(fault.Invalid, "usage").Saying("a command is missing")
 
+// release is set by the release build: -ldflags "-X mcpx/internal/cli.release=1.2.3".
+var release = "0.1.0-dev"
+
 // Main runs one invocation and returns its exit code. args are without the name of the program.
-func Main(args []string, streams Streams, version string) int {
+func Main(args []string) int {
 	e := &Env{
-		In: streams.In, Out: streams.Out, Err: streams.Err,
-		Getenv: os.Getenv, Version: version, Now: time.Now, files: streams,
-		asks:  terminal(streams.In) && terminal(streams.Err),
-		color: terminal(streams.Out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		Getenv: os.Getenv, Version: release, Now: time.Now,
+		asks:  process.IsTerminal(os.Stdin) && process.IsTerminal(os.Stderr),
+		logs:  process.IsTerminal(os.Stderr),
+		color: process.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -49,13 +54,4 @@ func (e *Env) report(err error, asJSON bool) {
 	if f.Hint != "" {
 		_, _ = fmt.Fprintf(e.Err, "      %s\n", f.Hint)
 	}
-}
-
-// terminal reports whether a stream is a terminal.
-func terminal(f *os.File) bool {
-	if f == nil {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
 }

@@ -14,7 +14,6 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/daemon"
 	"mcpx/internal/fault"
-	"mcpx/internal/process"
 	"mcpx/internal/telemetry"
 )
 
@@ -57,7 +56,7 @@ func (e *Env) serve(ctx context.Context, a Args, detached bool, change func(*dae
 	}
 	c := daemon.Config{
 		Paths: paths, Version: e.Version, Listen: a.String("listen"), Getenv: e.Getenv, Environ: os.Environ(),
-		Now: e.Now, Log: telemetry.NewLogger(e.Err, process.IsTerminal(e.files.Err), levels),
+		Now: e.Now, Log: telemetry.NewLogger(e.Err, e.logs, levels),
 	}
 	if c.Exe, err = os.Executable(); err != nil {
 		return nil, fault.New(fault.Internal, "self-unknown").Saying("the path of this program is not known").Because(err)

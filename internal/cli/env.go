@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -15,12 +14,6 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
 )
-
-// Streams are the standard streams of one invocation.
-type Streams struct {
-	In       *os.File
-	Out, Err *os.File
-}
 
 // Env is what a command works with.
 type Env struct {
@@ -32,8 +25,8 @@ type Env struct {
 
 	asks  bool // a person sits at In and Err: questions are possible
 	color bool // Out is a terminal and NO_COLOR is not set
+	logs  bool // Err is a terminal: logs are text, not JSON
 	json  bool
-	files Streams // for commands that hand streams on (connect, demo-server)
 }
 
 // Paths are the places of this home.

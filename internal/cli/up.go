@@ -12,7 +12,6 @@ import (
 	"mcpx/internal/catalog"
 	"mcpx/internal/daemon"
 	"mcpx/internal/id"
-	"mcpx/internal/process"
 	"mcpx/internal/telemetry"
 )
 
@@ -39,7 +38,7 @@ var up = Command{
 			c.Overlay = overlay
 			if e.Getenv("MCPX_LOG") == "" { // the table is what a newcomer should see
 				quiet := telemetry.Levels{Default: slog.LevelWarn}
-				c.Log = telemetry.NewLogger(e.Err, process.IsTerminal(e.files.Err), quiet)
+				c.Log = telemetry.NewLogger(e.Err, e.logs, quiet)
 			}
 		})
 		if err != nil {
