@@ -145,6 +145,9 @@ func TestParseImportBrokenDocument(t *testing.T) {
 		if !ok || f.Code != want.code || f.Hint == "" || !strings.Contains(f.Error(), want.says) {
 			t.Errorf("%.40q: %v, want %s saying %q", doc, err, want.code, want.says)
 		}
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error quotes the document: %v", err)
+		}
 	}
 }
 

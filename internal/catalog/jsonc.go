@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
 )
@@ -51,9 +50,9 @@ func ParseJSONC(data []byte) (hujson.Value, error) {
 	}
 	reason := "no JSON"
 	if cause := errors.Unwrap(err); cause != nil {
-		reason = strings.TrimPrefix(cause.Error(), "hujson: ")
-		if !utf8.ValidString(reason) {
-			reason = "no valid UTF-8"
+		reason, _, _ = strings.Cut(cause.Error(), "literal: ") // what follows is quoted from the document
+		if reason != cause.Error() {
+			reason += "literal"
 		}
 	}
 	return hujson.Value{}, &SyntaxError{Line: line, Column: column, Reason: reason}

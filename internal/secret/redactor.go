@@ -1,0 +1,182 @@
+package secret
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"mcpx/internal/catalog"
+)
+
+// minValue is the shortest value that is looked for: shorter ones occur in ordinary text (runtime.md section 9).
+const minValue = 6
+
+// Redactor replaces values that were resolved, in all their usual encodings, and text that has the shape of a secret.
+// The number of values is bounded by the bindings of the catalog. The zero Redactor is ready to use.
+type Redactor struct {
+	mu       sync.RWMutex      // guards all fields
+	markers  map[string]string // by encoded value
+	patterns []string          // the same, longest first
+	replacer *strings.Replacer // nil until the first value
+}
+
+// Add makes a value known. Name is shown in its place.
+func (r *Redactor) Add(name, value string) {
+	if len(value) < minValue {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.markers == nil {
+		r.markers = map[string]string{}
+	}
+	marker := catalog.Redacted
+	if name != "" {
+		marker = "[redacted:" + name + "]"
+	}
+	before := len(r.markers)
+	for _, form := range forms(value) {
+		if _, known := r.markers[form]; !known && len(form) >= minValue {
+			r.markers[form] = marker
+		}
+	}
+	if len(r.markers) == before {
+		return
+	}
+	// At one place of the text the longest form wins: a value may be the beginning of another one.
+	r.patterns = r.patterns[:0:0]
+	for form := range r.markers {
+		r.patterns = append(r.patterns, form)
+	}
+	slices.SortFunc(r.patterns, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+	})
+	pairs := make([]string, 0, 2*len(r.patterns))
+	for _, form := range r.patterns {
+		pairs = append(pairs, form, r.markers[form])
+	}
+	r.replacer = strings.NewReplacer(pairs...)
+}
+
+// forms are the encodings in which a value turns up in logs and errors.
+func forms(v string) []string {
+	all := []string{
+		v, url.QueryEscape(v), url.PathEscape(v), hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v))),
+		base64.StdEncoding.EncodeToString([]byte(v)), base64.RawStdEncoding.EncodeToString([]byte(v)),
+		base64.URLEncoding.EncodeToString([]byte(v)), base64.RawURLEncoding.EncodeToString([]byte(v)),
+	}
+	if quoted, err := json.Marshal(v); err == nil {
+		all = append(all, strings.Trim(string(quoted), `"`))
+	}
+	if line, _, several := strings.Cut(strings.TrimSpace(v), "\n"); several { // a key of many lines may be printed line by line
+		all = append(all, line)
+		for line := range strings.Lines(v) {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+// Values replaces known values only, so that text which merely looks like a secret stays as it is.
+func (r *Redactor) Values(text string) string {
+	r.mu.RLock()
+	replacer := r.replacer
+	r.mu.RUnlock()
+	if replacer == nil {
+		return text
+	}
+	return replacer.Replace(text)
+}
+
+// Shapes of secrets inside of running text; group 1 is kept.
+var shapes = []*regexp.Regexp{
+	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
+	regexp.MustCompile(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+)[^\s"',;[]{3,}`),
+	regexp.MustCompile(`(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}`),
+	regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@`),
+	regexp.MustCompile(`(\b)eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`),
+	regexp.MustCompile(`(\b)(?:sk-|sk_live_|sk_test_|rk_live_|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|xapp-|npm_|pypi-|hf_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}`),
+}
+
+// assignment is NAME=VALUE, NAME: VALUE or "name": "value"; whether it is a secret depends on the name.
+var assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*)(["']?\s*[=:]\s*["']?)([^\s"',;&?/[][^\s"',;&?]{5,})`)
+
+// Text replaces known values and what has the shape of a secret. For stderr, errors and logs; not for content.
+func (r *Redactor) Text(text string) string {
+	text = r.Values(text)
+	for i, shape := range shapes {
+		with := "${1}" + catalog.Redacted
+		if i == urlPassword {
+			with += "@"
+		}
+		text = shape.ReplaceAllString(text, with)
+	}
+	return assignment.ReplaceAllStringFunc(text, func(s string) string {
+		m := assignment.FindStringSubmatch(s)
+		// "Authorization: Bearer" is a name and a scheme; what follows the scheme is a shape of its own.
+		if !catalog.SecretName(m[1]) || strings.EqualFold(m[3], "bearer") || catalog.HasTemplate(m[3]) {
+			return s
+		}
+		return m[1] + m[2] + catalog.Redacted
+	})
+}
+
+// urlPassword is the shape whose match ends with the @ of a URL.
+const urlPassword = 3
+
+// cut is how much of text can be shown although more may follow: what comes after it could be the beginning of a known
+// value, and no value lies across it.
+func (r *Redactor) cut(text string) int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	at := len(text)
+	for _, p := range r.patterns {
+		for n := min(len(p)-1, len(text)); n > len(text)-at; n-- {
+			if strings.HasSuffix(text, p[:n]) {
+				at = len(text) - n
+				break
+			}
+		}
+	}
+	for moved := true; moved; {
+		moved = false
+		for _, p := range r.patterns {
+			from := max(0, at-len(p)+1)
+			window := text[from:min(len(text), at+len(p)-1)]
+			if i := strings.Index(window, p); i >= 0 && from+i < at {
+				at, moved = from+i, true
+			}
+		}
+	}
+	return at
+}
+
+// Stream redacts known values in a stream of chunks, across their borders. It is not safe for concurrent use.
+type Stream struct {
+	r    *Redactor
+	rest string // the end of what came, as far as a value may begin in it
+}
+
+// Stream starts a stream.
+func (r *Redactor) Stream() *Stream { return &Stream{r: r} }
+
+// Write takes a chunk and gives what can be shown so far.
+func (s *Stream) Write(chunk []byte) []byte {
+	text := s.rest + string(chunk)
+	at := s.r.cut(text)
+	s.rest = text[at:]
+	return []byte(s.r.Values(text[:at]))
+}
+
+// Flush gives what was held back; the stream has ended.
+func (s *Stream) Flush() []byte {
+	rest := s.r.Values(s.rest)
+	s.rest = ""
+	return []byte(rest)
+}
