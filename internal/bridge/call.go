@@ -1,0 +1,378 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/rpc"
+)
+
+// maxResume bounds attempts to continue a stream that bring nothing new (protocol.md section 7.5).
+const maxResume = 5
+
+// maxRetryAfter bounds what the daemon may ask to wait before a request is sent again.
+const maxRetryAfter = 5 * time.Second
+
+// dispatch forwards items in order until the client or the bridge ends. A request only has to be written before the
+// next item goes, so that requests run side by side; initialize and notifications are waited for.
+func (b *bridge) dispatch() {
+	for {
+		select {
+		case it, open := <-b.queue:
+			if !open {
+				return
+			}
+			b.forward(it)
+			b.room.Release(it.size())
+		case <-b.life.Done():
+			return
+		}
+	}
+}
+
+func (b *bridge) forward(it *item) {
+	switch {
+	case it.call == nil:
+		b.notify(it)
+	case it.method == initialize && !it.modern:
+		b.mu.Lock()
+		b.state = restorable{init: it.line, subs: map[string][]byte{}}
+		b.mu.Unlock()
+		b.run(it.call)
+	default:
+		b.work.Go(func() { b.run(it.call) })
+		<-it.call.handed
+	}
+}
+
+// run takes a request to its end.
+func (b *bridge) run(c *call) {
+	defer b.forget(c)
+	if t := b.exchange(c); t != nil {
+		b.fail(c, t)
+	}
+}
+
+// exchange sends a request until it is answered. Nil: all its answers were delivered, or nobody waits for them.
+func (b *bridge) exchange(c *call) *trouble {
+	began := b.cfg.Now()
+	for {
+		if !c.begin() {
+			return nil
+		}
+		s := b.sessionOf(c)
+		r, proof, err := b.send(c.ctx, outgoing{
+			method: http.MethodPost, body: c.body, session: s, header: c.header, sent: c.handOver,
+		})
+		switch {
+		case err != nil && c.ctx.Err() != nil:
+			return b.left(c)
+		case err != nil:
+			if proof == maybeSent && !c.mayRepeat() {
+				return sentUnknown("the daemon went away")
+			}
+			c.notSent()
+			if err := b.reach(c.ctx, b.lim.grace, b.lim.outage); err != nil {
+				if c.ctx.Err() != nil {
+					return b.left(c)
+				}
+				return unavailable(err)
+			}
+			continue
+		case r.StatusCode == http.StatusServiceUnavailable:
+			// The daemon refuses before it reads: stopping, or too busy.
+			discard(r)
+			c.notSent()
+			if b.cfg.Now().Sub(began) > b.lim.outage {
+				return unavailable(fault.New(fault.Busy, "daemon-busy").Saying("the daemon takes no requests now"))
+			}
+			if !sleep(c.ctx, retryAfter(r)) {
+				return b.left(c)
+			}
+			continue
+		case r.StatusCode == http.StatusNotFound && s != nil && s.id != "":
+			discard(r)
+			if c.pin != nil {
+				return unavailable(fault.New(fault.Unavailable, "session-lost").Saying("the new session ended at once"))
+			}
+			if err := b.restore(s); err != nil {
+				if c.ctx.Err() != nil {
+					return b.left(c)
+				}
+				return unavailable(err)
+			}
+			continue
+		}
+		again, t := b.receive(c, s, r)
+		if !again {
+			return t
+		}
+	}
+}
+
+// begin marks the request as under way; false when it was cancelled before.
+func (c *call) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancelled {
+		return false
+	}
+	c.sending = true
+	return true
+}
+
+// notSent takes the mark back: a cancellation only has to drop the request now.
+func (c *call) notSent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sending = false
+}
+
+// harmless are the methods that may be sent a second time although the first copy may have arrived: they only read
+// (protocol.md section 5.2), or, like initialize, leave nothing behind but a session that ends when it is idle.
+var harmless = map[string]bool{
+	initialize: true, setLevel: true, "server/discover": true, "tools/list": true, "prompts/list": true, "resources/list": true,
+	"resources/templates/list": true, "resources/read": true, "ping": true,
+}
+
+// mayRepeat allows one second copy of a harmless request of which nothing has come back.
+func (c *call) mayRepeat() bool {
+	if !(harmless[c.method] || c.hidden) || c.told || c.again {
+		return false
+	}
+	c.again = true
+	return true
+}
+
+// left is the end of a call whose context ended: by a cancellation or with the client, which needs no answer, or with
+// a bridge that cannot go on.
+func (b *bridge) left(c *call) *trouble {
+	if f, ok := errors.AsType[*fault.Error](context.Cause(b.life)); ok && !c.isCancelled() {
+		return unavailable(f)
+	}
+	return nil
+}
+
+func (c *call) isCancelled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cancelled
+}
+
+// receive reads the response to a POST. True: the request has to be sent again.
+func (b *bridge) receive(c *call, s *session, r *http.Response) (bool, *trouble) {
+	defer discard(r)
+	c.session = r.Header.Get(headerSession)
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "text/event-stream" {
+		b.follow(c, r.Body)
+		return b.afterStream(c, s)
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, rpc.MaxLine+1))
+	switch {
+	case c.ctx.Err() != nil:
+		return false, b.left(c)
+	case err != nil:
+		if c.mayRepeat() {
+			return true, nil
+		}
+		return false, sentUnknown("the daemon went away in the middle of the answer")
+	case len(body) > rpc.MaxLine:
+		return false, answeredLost("the answer is larger than a line may be")
+	}
+	b.take(c, body)
+	switch {
+	case c.complete():
+		return false, nil
+	case c.isCancelled():
+		return false, nil
+	case r.StatusCode == http.StatusNotFound && !c.hidden:
+		reason := refused(b.cfg.Server, body)
+		b.die(reason)
+		return false, unavailable(reason)
+	}
+	return false, refusedCall(r.StatusCode, body)
+}
+
+// afterStream decides what follows when the stream of a request ended.
+func (b *bridge) afterStream(c *call, s *session) (bool, *trouble) {
+	switch {
+	case c.complete() || c.isCancelled():
+		return false, nil
+	case c.ctx.Err() != nil:
+		return false, b.left(c)
+	case !c.modern && c.last != "" && s != nil:
+		return false, b.resume(c, s)
+	case c.mayRepeat():
+		return true, nil
+	}
+	return false, sentUnknown("the daemon went away")
+}
+
+// resume continues the stream of a request in a daemon that may be another process by now.
+func (b *bridge) resume(c *call, s *session) *trouble {
+	for idle := 0; idle < maxResume; idle++ {
+		if !sleep(c.ctx, c.retry) {
+			return b.left(c)
+		}
+		r, _, err := b.send(c.ctx, outgoing{method: http.MethodGet, session: s, last: c.last})
+		if err != nil {
+			if err := b.reach(c.ctx, b.lim.grace, b.lim.outage); err != nil {
+				return b.leftOr(c, sentUnknown("the daemon went away and did not come back"))
+			}
+			continue
+		}
+		before := c.last
+		switch r.StatusCode {
+		case http.StatusOK:
+			b.follow(c, r.Body)
+		case http.StatusServiceUnavailable:
+			c.retry = retryAfter(r)
+		default: // 404: the session is gone; 400: the events are
+			discard(r)
+			return sentUnknown("the daemon restarted")
+		}
+		discard(r)
+		switch {
+		case c.complete() || c.isCancelled():
+			return nil
+		case c.ctx.Err() != nil:
+			return b.left(c)
+		case c.last != before:
+			idle = -1
+		}
+	}
+	return sentUnknown("the stream of the answer ended again and again")
+}
+
+func (b *bridge) leftOr(c *call, t *trouble) *trouble {
+	if c.ctx.Err() != nil {
+		return b.left(c)
+	}
+	return t
+}
+
+// follow delivers the events of a stream until it ends.
+func (b *bridge) follow(c *call, body io.Reader) {
+	events := newEventReader(body)
+	c.retry = 0
+	for {
+		e, err := events.next()
+		if e.id != "" {
+			c.last = e.id
+		}
+		if e.hasRetry {
+			c.retry = e.retry
+		}
+		if err != nil {
+			return // how it ended is told by what is still missing
+		}
+		if len(e.data) > 0 {
+			b.take(c, e.data)
+		}
+	}
+}
+
+// take delivers one message that came for a request, or a batch of them.
+func (b *bridge) take(c *call, message []byte) {
+	if rpc.IsBatch(message) {
+		b.takeBatch(c, message)
+		return
+	}
+	m, err := rpc.Scan(message)
+	if err != nil {
+		return // no message: the caller sees that the answer is missing
+	}
+	if m.Kind == rpc.Result || m.Kind == rpc.Error {
+		if !m.ID.Ok() || !c.answered(m.ID.Of(message)) {
+			return // an error without id is told under the id of the request, by the caller
+		}
+		if c.hidden {
+			c.answer = message
+			return
+		}
+		if m.Kind == rpc.Result {
+			b.learn(c, message, m)
+		}
+	}
+	c.told = true
+	b.deliver(message)
+}
+
+func (b *bridge) takeBatch(c *call, batch []byte) {
+	elements, err := rpc.Batch(batch)
+	if err != nil {
+		return
+	}
+	for _, e := range elements {
+		if m, err := rpc.Scan(e.Of(batch)); err == nil && m.ID.Ok() && m.Kind != rpc.Request {
+			c.answered(m.ID.Of(e.Of(batch)))
+		}
+	}
+	c.told = true
+	b.deliver(batch)
+}
+
+// notify sends a notification or an answer, and waits until the daemon has accepted it, so that what follows cannot
+// overtake it.
+func (b *bridge) notify(it *item) {
+	ctx, stop := context.WithTimeout(b.life, b.lim.notice)
+	defer stop()
+	if it.method == initialized && !it.modern {
+		b.mu.Lock()
+		b.state.initialized = it.line
+		b.mu.Unlock()
+	}
+	for ctx.Err() == nil {
+		s := b.current()
+		if it.modern {
+			s = nil
+		}
+		r, proof, err := b.send(ctx, outgoing{method: http.MethodPost, body: it.line, session: s, header: it.header})
+		if err != nil {
+			if proof == maybeSent || b.reach(ctx, b.lim.grace, b.lim.outage) != nil {
+				return
+			}
+			continue
+		}
+		discard(r)
+		switch {
+		case r.StatusCode == http.StatusServiceUnavailable:
+			if !sleep(ctx, retryAfter(r)) {
+				return
+			}
+			continue
+		case r.StatusCode == http.StatusNotFound && s != nil && s.id != "":
+			if b.restore(s) != nil || it.kind != rpc.Notification || it.method == initialized {
+				return // the question of an answer is gone with its session; initialized was repeated by restore
+			}
+			continue
+		case r.StatusCode >= http.StatusBadRequest:
+			b.say("the daemon refused %s: %s", nameOf(it), r.Status)
+		case it.method == initialized && s != nil:
+			b.listen(s)
+		}
+		return
+	}
+}
+
+func nameOf(it *item) string {
+	if it.method == "" {
+		return "an answer"
+	}
+	return it.method
+}
+
+// retryAfter is how long the daemon asks to wait, at least a moment.
+func retryAfter(r *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	if err != nil || seconds < 1 {
+		return time.Second
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
