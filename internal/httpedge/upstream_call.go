@@ -20,6 +20,9 @@ const (
 	// upOrderWait bounds how long a notification waits for the delivery of the requests before it. A server that does
 	// not read must not hold back the cancellation of that very call.
 	upOrderWait = time.Second
+	// upSettle is how long a cancellation waits when a call is younger than that. Two POSTs travel on two connections, so
+	// "delivered first" does not mean "seen first"; measured with the SDK's server, whose late call then ran to its end.
+	upSettle = 100 * time.Millisecond
 	// upTailWait is how long a response may go on behind its answer. Reading it to its end keeps the connection usable;
 	// a stream that stays open only holds it.
 	upTailWait = time.Second
@@ -36,7 +39,9 @@ type upCall struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	after  []<-chan struct{} // delivery of what must arrive first
+	settle time.Duration     // further wait behind after
 	handed chan struct{}     // closed when the peer has the message, or will never have it
+	began  time.Time
 
 	session  string // the session id that was sent
 	released bool   // guarded by the link's lock
@@ -135,6 +140,9 @@ func (c *upCall) await() {
 		case <-c.ctx.Done():
 			return
 		}
+	}
+	if c.settle > 0 {
+		upPause(c.ctx, c.settle)
 	}
 }
 

@@ -185,11 +185,15 @@ func (l *upLink) startLocked(c *upCall) {
 		return
 	}
 	c.ctx, c.cancel = context.WithCancel(l.life)
+	c.began = l.up.cfg.Now()
 	if c.isRequest() {
 		l.calls[c.m.Ref] = c
 	} else {
 		for _, before := range l.calls {
 			c.after = append(c.after, before.handed)
+			if c.m.Method == upCancelled {
+				c.settle = max(c.settle, upSettle-c.began.Sub(before.began))
+			}
 		}
 	}
 	l.work.Go(func() { l.exchange(c) })

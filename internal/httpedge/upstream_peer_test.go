@@ -18,7 +18,7 @@ type upGreet struct {
 
 // upSDKServer is a server of the official SDK with tools that answer at once, report progress, ask the client, and
 // wait for their cancellation.
-func upSDKServer(cancelled chan<- struct{}) *mcp.Server {
+func upSDKServer(started, cancelled chan<- struct{}) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "peer", Version: "1"}, nil)
 	text := func(t string) *mcp.CallToolResult {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: t}}}
@@ -43,6 +43,7 @@ func upSDKServer(cancelled chan<- struct{}) *mcp.Server {
 		return text("model said " + r.Content.(*mcp.TextContent).Text), nil, nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ upGreet) (*mcp.CallToolResult, any, error) {
+		started <- struct{}{}
 		<-ctx.Done()
 		cancelled <- struct{}{}
 		return nil, nil, ctx.Err()
@@ -78,8 +79,8 @@ func TestUpstreamLegacySDK(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cancelled := make(chan struct{}, 1)
-			server := upSDKServer(cancelled)
+			started, cancelled := make(chan struct{}, 1), make(chan struct{}, 1)
+			server := upSDKServer(started, cancelled)
 			srv := upServe(t, tc.make(server))
 			l := upDial(t, srv.URL, upTestOpen{sse: tc.sse})
 			l.shake()
@@ -114,11 +115,12 @@ func TestUpstreamLegacySDK(t *testing.T) {
 
 			l.request(5, "tools/call", `{"name":"wait","arguments":{"name":""}}`, "2025-11-25")
 			l.sink.kind("written", 5)
+			upSignal(t, "started", started)
 			if l.Abort(5) {
 				t.Error("Abort of a running legacy call returned true: the stream's end is no cancellation there")
 			}
 			l.notify("notifications/cancelled", `{"requestId":5}`, "2025-11-25")
-			<-cancelled
+			upSignal(t, "cancelled", cancelled)
 
 			l.Close("done")
 			if e := l.sink.until("closed", func(r upReport) bool { return r.Kind == "closed" }).Exit; e.Reason != gateway.Terminated {
@@ -138,9 +140,9 @@ const upModernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-0
 // The modern transport against the SDK's stateless server: discover, a call, an error with its HTTP status, and a
 // cancellation by closing the stream.
 func TestUpstreamModernSDK(t *testing.T) {
-	cancelled := make(chan struct{}, 1)
-	server := upSDKServer(cancelled)
-	srv := upServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	started, cancelled := make(chan struct{}, 1), make(chan struct{}, 1)
+	server := upSDKServer(started, cancelled)
+	srv := upServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}))
 	l := upDial(t, srv.URL, upTestOpen{modern: true})
 	call := func(ref uint64, method, name, params string) {
 		t.Helper()
@@ -173,10 +175,11 @@ func TestUpstreamModernSDK(t *testing.T) {
 
 	call(4, "tools/call", "wait", `{"name":"wait","arguments":{"name":""},`+upModernMeta+`}`)
 	l.sink.kind("written", 4)
+	upSignal(t, "started", started)
 	if !l.Abort(4) {
 		t.Error("Abort of a modern call returned false")
 	}
-	<-cancelled
+	upSignal(t, "cancelled", cancelled)
 	if err := l.Detach(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -102,6 +102,7 @@ func (l *upLink) readPostStream(c *upCall, resp *http.Response) {
 	}()
 	_, err := l.readEvents(newSSEReader(resp.Body, upMaxBody), &at, c, answered)
 	resp.Body.Close()
+	what := "broke before the answer: "
 	for n := 1; tail == nil; n++ {
 		lost := gateway.Failure{Class: gateway.SentUnknown, Status: resp.StatusCode}
 		switch {
@@ -110,11 +111,10 @@ func (l *upLink) readPostStream(c *upCall, resp *http.Response) {
 			return
 		case errors.Is(err, errUpTooLarge):
 			lost.Class, lost.Text = gateway.AnsweredLost, upTooLarge
-		case l.mode != upLegacy || at.last == "":
-			lost.Text = "the stream of the call broke before the answer: " + upEndText(err)
-		case n > upResumeTries:
-			lost.Text = "the stream of the call broke and could not be resumed: " + upEndText(err)
+		case l.mode != upLegacy, at.last == "", n > upResumeTries:
+			lost.Text = "the stream of the call " + what + upEndText(err)
 		default:
+			what = "broke and could not be resumed: "
 			if !upPause(c.ctx, at.pause(n)) {
 				continue // the first case ends it
 			}

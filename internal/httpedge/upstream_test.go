@@ -226,3 +226,12 @@ func (l *upTestLink) via(ref uint64) uint64 {
 	}
 	return ref
 }
+
+func upSignal(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(upPatience):
+		t.Fatalf("%s: not within %s", what, upPatience)
+	}
+}
