@@ -3,6 +3,7 @@ package process
 import (
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,4 +24,23 @@ func blockingPipe() (r, w *os.File, err error) {
 // BecomeSubreaper makes orphaned descendants children of this process, so that they are found when a child is ended.
 func BecomeSubreaper() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
+
+// ReapOrphans takes the exit status of ended children of this process, except the one with the given pid, which has a
+// waiter of its own.
+func ReapOrphans(except int) {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		pid := int(siginfoPid(&info))
+		if err != nil || pid == 0 || pid == except {
+			return // the waiter takes it in a moment; what ended behind it is found at the next call
+		}
+		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // nobody asks how an orphan ended
+	}
+}
+
+// siginfoPid reads si_pid, which follows signo, errno, code and, on 64 bits, four bytes of padding (sigaction(2)).
+func siginfoPid(info *unix.Siginfo) int32 {
+	return *(*int32)(unsafe.Add(unsafe.Pointer(info), 3*4+(unsafe.Sizeof(uintptr(0))-4)))
 }

@@ -1,0 +1,281 @@
+//go:build unix
+
+package shim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"mcpx/internal/atomicfile"
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+	"mcpx/internal/key"
+	"mcpx/internal/process"
+)
+
+const (
+	// window is how many messages may be on the way to the supervisor beyond the last WRITTEN. The rest waits here,
+	// where a cancellation can still take its request back.
+	window = 8
+	// linkBuffer is the size of the read buffer of a link; longer frames get memory of their own.
+	linkBuffer = 32 << 10
+	// controlWait bounds a stop over a control connection.
+	controlWait = 2 * time.Second
+	// overtime is how long a supervisor may take beyond its ladder before it is ended itself.
+	overtime = 10 * time.Second
+	// lostWait is how long the lock of a supervisor whose connection ended is looked at.
+	lostWait = time.Second
+	// lostPoll is how often. The kernel frees the lock some milliseconds after it closed the socket.
+	lostPoll = 5 * time.Millisecond
+	// orphanWait is how long the child of a lost supervisor gets to follow SIGTERM and EOF.
+	orphanWait = 2 * time.Second
+)
+
+const sigTerm = syscall.SIGTERM
+
+// link is the daemon's end of an attachment.
+type link struct {
+	backend *Backend
+	dir     bundle
+	super   ready
+	welcome welcome
+	conn    *net.UnixConn
+	raw     syscall.RawConn
+	sink    gateway.Sink
+	box     outbox
+	skipped atomic.Uint64
+
+	closing   sync.Once
+	detaching atomic.Bool
+	done      chan struct{} // closed when nothing more is called on sink
+
+	mu      sync.Mutex // guards flight and settled
+	flight  []uint64   // refs of messages beyond the last WRITTEN, 0 for those without
+	settled uint64     // seq of the last WRITTEN
+}
+
+var _ gateway.Link = (*link)(nil)
+
+func newLink(b *Backend, dir bundle, super ready, w welcome, conn *net.UnixConn, sink gateway.Sink) *link {
+	l := &link{backend: b, dir: dir, super: super, welcome: w, conn: conn, sink: sink, done: make(chan struct{})}
+	l.raw, _ = conn.SyscallConn() // fails only on a closed connection
+	l.box.port, l.box.window = l, window
+	return l
+}
+
+// Send hands over one message. See gateway.Link.
+func (l *link) Send(m gateway.Outbound) error {
+	if len(m.Body) > maxToChild || len(m.Tag) > maxTag {
+		return tooLarge(m)
+	}
+	return l.box.send(m)
+}
+
+// Abort drops a request that is still queued here.
+func (l *link) Abort(ref uint64) bool { return l.box.abort(ref) }
+
+// Info is what status output shows.
+func (l *link) Info() gateway.LinkInfo {
+	return gateway.LinkInfo{
+		Pid: l.welcome.Child.Pid, Supervisor: l.super.Self.Pid, Started: l.welcome.Started, Version: l.welcome.Version,
+		Skipped: l.skipped.Load(),
+	}
+}
+
+// Close begins the ladder. See gateway.Link.
+func (l *link) Close(reason string) {
+	l.closing.Do(func() {
+		l.box.refuse(errClosing())
+		l.backend.join.Go(func() { l.terminate(reason) })
+	})
+}
+
+func tooLarge(m gateway.Outbound) error {
+	return fault.New(fault.Invalid, "message-too-large").
+		Saying("the message has %d bytes, a server takes at most %d", len(m.Body), maxToChild)
+}
+
+func errGone() error {
+	return fault.New(fault.Unavailable, "server-gone").Saying("the server has ended").Retrying(fault.AfterWait)
+}
+
+func errClosing() error {
+	return fault.New(fault.Unavailable, "server-stopping").Saying("the server is being stopped").Retrying(fault.AfterWait)
+}
+
+// terminate asks for the ladder over a control connection, because a child that reads nothing blocks the other one.
+func (l *link) terminate(reason string) {
+	ctx, cancel := context.WithTimeout(context.Background(), controlWait)
+	defer cancel()
+	if err := l.backend.terminate(ctx, l.super.Socket, l.super.Token, l.dir, l.super.Self, reason); err != nil {
+		process.Notify(l.super.Self, sigTerm) // means the same to a supervisor
+	}
+	if !within(l.done, l.backend.cfg.Ladder.Total()+drainWait+overtime) {
+		process.Kill(l.super.Self) // the reader sees a lost supervisor and clears what is left
+	}
+}
+
+// terminate begins the ladder of any supervisor.
+func (b *Backend) terminate(ctx context.Context, socket, token string, dir bundle, self process.Identity, reason string) error {
+	conn, r, err := b.dial(ctx, socket, token, dir.id(), roleControl, self)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if limit, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(limit) // fails only on a closed connection
+	}
+	if f, err := r.next(); err != nil || f.kind != kindReady {
+		return fault.New(fault.Unavailable, "supervisor-refused").Saying("the supervisor refused a control connection").Because(err)
+	}
+	p := peer{conn: conn, generation: b.cfg.Epoch}
+	if err := p.send(kindTerminate, terminate{Reason: reason, Ladder: b.cfg.Ladder}); err != nil {
+		return err
+	}
+	_, err = r.next() // understood
+	return err
+}
+
+// Detach leaves the child alone. See gateway.Link.
+func (l *link) Detach(ctx context.Context) error {
+	l.detaching.Store(true)
+	// Frames of messages that are half written must end first; the queue itself is dropped.
+	l.box.push(header{kind: kindDetach, generation: uint32(l.backend.cfg.Epoch)}.append(nil))
+	l.box.refuse(errClosing())
+	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() }) // the end of a connection is a detach, too
+	defer stop()
+	<-l.done
+	return nil
+}
+
+// read is the reader of the link; it ends with Closed.
+func (l *link) read(r *frameReader) {
+	exit := l.frames(r)
+	_ = l.conn.Close() // all that was there is read
+	l.box.stop(errGone())
+	l.sink.Closed(exit)
+	close(l.done)
+}
+
+// frames delivers until the connection or the child ends.
+func (l *link) frames(r *frameReader) gateway.Exit {
+	for {
+		f, err := r.next()
+		if err != nil {
+			return l.lost()
+		}
+		switch f.kind {
+		case kindMsg:
+			body := f.body
+			if !f.owned {
+				body = bytes.Clone(body)
+			}
+			l.sink.Deliver(gateway.Inbound{Body: body})
+		case kindWritten:
+			l.written(f.seq)
+		case kindStderr:
+			l.sink.Stderr(bytes.Clone(f.body))
+		case kindOverlong:
+			var o overlong
+			if json.Unmarshal(f.body, &o) == nil {
+				l.sink.Overlong(o.ID, o.Size)
+			}
+		case kindPing:
+			l.box.push(header{kind: kindPong, generation: uint32(l.backend.cfg.Epoch)}.append(nil))
+		case kindExit:
+			var i exitInfo
+			if json.Unmarshal(f.body, &i) != nil {
+				return l.lost()
+			}
+			// Best effort: without it the supervisor leaves an exit file that the next start sweeps.
+			_, _ = l.conn.Write(header{kind: kindDetach, generation: uint32(l.backend.cfg.Epoch)}.append(nil))
+			return exitOf(i)
+		case kindDetached, kindSuperseded:
+			return gateway.Exit{Reason: gateway.Detached}
+		}
+	}
+}
+
+// written settles messages up to seq.
+func (l *link) written(seq uint64) {
+	l.mu.Lock()
+	n := 0
+	if seq > l.settled {
+		n = int(min(seq-l.settled, uint64(len(l.flight))))
+	}
+	refs := l.flight[:n]
+	l.flight = l.flight[n:]
+	l.settled += uint64(n)
+	l.mu.Unlock()
+	for _, ref := range refs {
+		if ref != 0 {
+			l.sink.Written(ref)
+		}
+	}
+	if n > 0 {
+		l.box.settle(n)
+	}
+}
+
+// lost decides what the end of the connection without EXIT means.
+func (l *link) lost() gateway.Exit {
+	if l.detaching.Load() {
+		return gateway.Exit{Reason: gateway.Detached}
+	}
+	exit := gateway.Exit{Reason: gateway.SupervisorLost, Text: "the supervisor ended without a word; exit status unknown"}
+	held := true
+	for limit := time.Now().Add(lostWait); held && time.Now().Before(limit); time.Sleep(lostPoll) {
+		held, _ = atomicfile.Held(l.dir.lock())
+	}
+	l.backend.join.Go(func() { l.clear(held) })
+	return exit
+}
+
+// clear ends what a lost supervisor left behind.
+func (l *link) clear(held bool) {
+	b := l.backend
+	if held { // it lives, but the connection is gone: it cannot be used any more
+		process.Kill(l.super.Self)
+	}
+	deadline := time.Now().Add(orphanWait)
+	for l.welcome.Child.Alive() && time.Now().Before(deadline) {
+		time.Sleep(lostPoll)
+	}
+	killed := process.KillOrphans(*l.welcome.Child)
+	removeSocket(l.super.Socket)
+	if err := l.dir.remove(); err != nil {
+		b.cfg.Log.Warn("bundle not removed", slog.String(key.Path, string(l.dir)), slog.String(key.Cause, err.Error()))
+	}
+	b.cfg.Log.Warn("supervisor lost", slog.String(key.Shim, l.dir.id()), slog.Int(key.Pid, l.super.Self.Pid),
+		slog.Int(key.Child, l.welcome.Child.Pid), slog.Bool(key.State, killed))
+}
+
+// tryWrite, write, encode and handed make the link the port of its outbox.
+
+func (l *link) tryWrite(b []byte) (int, error) { return tryWrite(l.raw, b) }
+
+func (l *link) write(b []byte) error {
+	_, err := l.conn.Write(b)
+	return err
+}
+
+func (l *link) encode(b []byte, m gateway.Outbound, seq uint64) []byte {
+	l.mu.Lock()
+	l.flight = append(l.flight, m.Ref)
+	l.mu.Unlock()
+	h := header{
+		length: uint32(len(m.Tag) + len(m.Body)), kind: kindMsg, tag: uint16(len(m.Tag)),
+		generation: uint32(l.backend.cfg.Epoch), seq: seq,
+	}
+	return append(append(h.append(b), m.Tag...), m.Body...)
+}
+
+// handed: the supervisor's WRITTEN counts, not the socket's.
+func (l *link) handed([]uint64) {}

@@ -1,0 +1,120 @@
+package shim
+
+import (
+	"time"
+
+	"mcpx/internal/process"
+)
+
+// The JSON payloads of frames and files. Fields are added, never renamed: a daemon meets supervisors of older versions.
+
+const (
+	// protoMin and protoMax are the versions of the attach protocol that this binary speaks.
+	protoMin = 1
+	protoMax = 1
+	// formatVersion is the version of the files in a bundle.
+	formatVersion = 1
+)
+
+// Roles of a connection.
+const (
+	roleAttach  = "attach"
+	roleControl = "control"
+)
+
+// Reasons of a refusal.
+const (
+	refusedBusy     = "busy"
+	refusedStale    = "stale_generation"
+	refusedProtocol = "protocol"
+	refusedToken    = "token"
+	refusedExiting  = "exiting"
+)
+
+// States of a supervisor.
+const (
+	stateWaiting = "waiting" // no daemon has attached yet
+	stateRunning = "running"
+	stateEnding  = "ending" // the ladder has begun, or the child has ended
+)
+
+// daemonInfo names the daemon at the other end.
+type daemonInfo struct {
+	process.Identity
+	Version string `json:"version"`
+}
+
+type hello struct {
+	Min        int        `json:"min"`
+	Max        int        `json:"max"`
+	Role       string     `json:"role"`
+	Generation uint64     `json:"generation"`
+	Token      string     `json:"token"`
+	Instance   string     `json:"instance"`
+	Daemon     daemonInfo `json:"daemon"`
+	Steal      bool       `json:"steal,omitempty"`
+}
+
+type welcome struct {
+	Protocol   int               `json:"protocol"`
+	Version    string            `json:"version"`
+	State      string            `json:"state"`
+	Child      *process.Identity `json:"child,omitempty"` // nil: it could not be started, EXIT follows
+	Started    time.Time         `json:"started,omitzero"`
+	Generation uint64            `json:"last_generation"` // highest one attached before
+	Counters   counters          `json:"counters"`
+}
+
+type refused struct {
+	Reason     string     `json:"reason"`
+	Holder     daemonInfo `json:"holder,omitzero"`
+	Generation uint64     `json:"generation,omitempty"`
+}
+
+// counters are losses and oddities since the start of the supervisor.
+type counters struct {
+	DroppedFrames uint64 `json:"dropped_frames"` // output lines dropped while no daemon was attached
+	DroppedBytes  uint64 `json:"dropped_bytes"`
+	PartialIn     uint64 `json:"partial_in"` // messages cut off by the death of a daemon
+	Skipped       uint64 `json:"skipped"`    // stdout lines that were no messages
+	Overlong      uint64 `json:"overlong"`   // stdout lines over the limit
+	StderrLost    uint64 `json:"stderr_lost_bytes"`
+}
+
+// exitInfo is the payload of EXIT and the content of the file exit.
+type exitInfo struct {
+	Reason string `json:"reason"`
+	process.Status
+	Text      string    `json:"text,omitempty"`
+	Fault     string    `json:"fault,omitempty"` // spawn_failed: code of the fault
+	Hint      string    `json:"hint,omitempty"`  // spawn_failed: what to do
+	Tail      []byte    `json:"tail,omitempty"`
+	Survivors []int     `json:"survivors,omitempty"`
+	Counters  counters  `json:"counters"`
+	At        time.Time `json:"at"`
+}
+
+type terminate struct {
+	Reason string         `json:"reason"`
+	Ladder process.Ladder `json:"ladder"`
+}
+
+// overlong names an output line that passed the limit.
+type overlong struct {
+	ID   []byte `json:"id,omitempty"`
+	Size int64  `json:"size"`
+}
+
+// status is the answer to STATUS.
+type status struct {
+	Version    string            `json:"version"`
+	State      string            `json:"state"`
+	Pid        int               `json:"pid"`
+	Child      *process.Identity `json:"child,omitempty"`
+	Started    time.Time         `json:"started,omitzero"`
+	Attached   bool              `json:"attached"`
+	Holder     daemonInfo        `json:"holder,omitzero"`
+	Generation uint64            `json:"generation"`
+	Counters   counters          `json:"counters"`
+	Tail       []byte            `json:"tail,omitempty"`
+}

@@ -1,0 +1,173 @@
+//go:build unix
+
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+	"mcpx/internal/process"
+)
+
+// startWait is how long a supervisor may take until it listens.
+const startWait = 5 * time.Second
+
+// openSupervised starts a supervisor, attaches to it, and by that starts the child.
+func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.Command, sink gateway.Sink) (gateway.Link, error) {
+	dir, err := b.newBundle()
+	if err != nil {
+		return nil, err
+	}
+	ready, err := b.startSupervisor(ctx, dir, o, c)
+	if err != nil {
+		_ = dir.remove() // swept at the next start if it fails
+		return nil, fault.New(fault.Unavailable, "supervisor-start").
+			Saying("the supervisor of %s could not be started", o.Server.Name).Because(err).
+			Hinting("see the daemon's log; `--supervised=false` runs the server without one")
+	}
+	conn, r, w, err := b.attach(ctx, dir, ready)
+	if err != nil {
+		process.Notify(ready.Self, sigTerm) // it has started nothing yet and leaves without a trace
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			return nil, f
+		}
+		return nil, fault.New(fault.Unavailable, "supervisor-start").
+			Saying("the supervisor of %s does not answer", o.Server.Name).Because(err).
+			Hinting("try again; the daemon's log has more")
+	}
+	l := newLink(b, dir, ready, w, conn, sink)
+	b.join.Go(func() { l.read(r) })
+	return l, nil
+}
+
+// startSupervisor fills the bundle and starts its owner.
+func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Open, c process.Command) (ready, error) {
+	sp := spec{
+		Format: formatVersion, ID: dir.id(), Server: o.Server.ID, Lane: o.Lane, File: c.File, Argv: c.Argv, Dir: c.Dir,
+		Env: map[string]string{}, Socket: dir.socket(b.cfg.RunDir), Ladder: b.cfg.Ladder, OrphanTTL: b.cfg.OrphanTTL,
+		Version: b.cfg.Version,
+	}
+	for _, kv := range c.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		sp.Env[name] = digest(value)
+	}
+	if err := writeJSON(dir.spec(), sp); err != nil {
+		return ready{}, err
+	}
+	stdin, err := json.Marshal(secrets{Env: c.Env})
+	if err != nil {
+		return ready{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	line, err := process.StartDetached(ctx, process.Detached{
+		Exe: b.cfg.Exe, Args: []string{Subcommand, string(dir)}, Env: process.Environ(b.cfg.Environ, nil), Stdin: stdin,
+	})
+	if err != nil {
+		return ready{}, err
+	}
+	var rd ready
+	if err := json.Unmarshal(line, &rd); err != nil {
+		return ready{}, err
+	}
+	if rd.Error != "" {
+		return ready{}, errors.New(rd.Error)
+	}
+	return rd, nil
+}
+
+// dial connects to a supervisor and says who we are; the answer is in r.
+func (b *Backend) dial(ctx context.Context, socket, token, instance, role string, want process.Identity) (*net.UnixConn, *frameReader, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, nil, errors.New("not a unix socket")
+	}
+	peerOf, err := process.PeerOf(conn)
+	if err == nil && peerOf.Pid != want.Pid {
+		err = errors.New("another process answers on the supervisor's socket")
+	}
+	if err == nil {
+		err = peer{conn: conn, generation: b.cfg.Epoch}.send(kindHello, hello{
+			Min: protoMin, Max: protoMax, Role: role, Generation: b.cfg.Epoch, Token: token, Instance: instance,
+			Daemon: daemonInfo{Identity: b.self, Version: b.cfg.Version},
+		})
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Time{}) // fails only on a closed connection
+	size := controlBuffer
+	if role == roleAttach {
+		size = linkBuffer
+	}
+	return conn, newFrameReader(conn, size), nil
+}
+
+// attach becomes the holder. What the supervisor had kept is not expected: it is fresh.
+func (b *Backend) attach(ctx context.Context, dir bundle, rd ready) (*net.UnixConn, *frameReader, welcome, error) {
+	conn, r, err := b.dial(ctx, rd.Socket, rd.Token, dir.id(), roleAttach, rd.Self)
+	if err != nil {
+		return nil, nil, welcome{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	w, err := readWelcome(r)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		// Best effort, for a child that never ran: without it an exit file stays until the next start.
+		_, _ = conn.Write(header{kind: kindDetach, generation: uint32(b.cfg.Epoch)}.append(nil))
+		_ = conn.Close()
+		return nil, nil, w, err
+	}
+	return conn, r, w, nil
+}
+
+// readWelcome reads the answer to HELLO up to READY. A child that could not be started is a *fault.Error.
+func readWelcome(r *frameReader) (w welcome, err error) {
+	f, err := r.next()
+	if err != nil {
+		return w, err
+	}
+	switch f.kind {
+	case kindWelcome:
+		if err := json.Unmarshal(f.body, &w); err != nil {
+			return w, err
+		}
+	case kindRefused:
+		var no refused
+		if err := json.Unmarshal(f.body, &no); err != nil {
+			return w, err
+		}
+		return w, errors.New("refused: " + no.Reason)
+	default:
+		return w, errors.New("an unexpected answer to HELLO")
+	}
+	if f, err = r.next(); err != nil || f.kind != kindReady {
+		return w, errors.Join(err, errors.New("no READY after WELCOME"))
+	}
+	if w.Child != nil {
+		return w, nil
+	}
+	if f, err = r.next(); err != nil {
+		return w, err
+	}
+	var i exitInfo
+	if f.kind != kindExit || json.Unmarshal(f.body, &i) != nil {
+		return w, errors.New("no child, and no word why")
+	}
+	return w, spawnFault(i)
+}

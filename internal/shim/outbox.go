@@ -1,0 +1,231 @@
+package shim
+
+import (
+	"sync"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+)
+
+const (
+	// maxQueued and maxQueuedBytes bound what waits for a child that does not read.
+	maxQueued      = 1024
+	maxQueuedBytes = 64 << 20
+	// helpRounds is how many further writes a sender does for others before it hands the queue to a goroutine: nobody's
+	// call may pay for everybody else's.
+	helpRounds = 4
+)
+
+// port is where an outbox writes to.
+type port interface {
+	// tryWrite writes what can be written without waiting, possibly nothing. It may keep b until it returns only.
+	tryWrite(b []byte) (int, error)
+	// write writes all of b and may wait.
+	write(b []byte) error
+	// encode adds one message in the port's framing to b. seq counts the messages of this outbox from 1.
+	encode(b []byte, m gateway.Outbound, seq uint64) []byte
+	// handed is called in order when the port has all bytes of the messages.
+	handed(refs []uint64)
+}
+
+// outbox passes messages on in order without ever making its caller wait for the peer. When nothing is queued, the
+// caller's own goroutine writes: a message then costs one system call and no hand-over. Otherwise whoever writes at
+// that moment takes everything that was queued meanwhile along in one write.
+type outbox struct {
+	port   port
+	window int // messages that may be on the way, that is encoded and not yet settled; 0: no bound
+
+	mu      sync.Mutex // guards the fields below; not held while writing
+	queue   []gateway.Outbound
+	bytes   int
+	urgent  []byte // frames that go before the queue
+	writing bool   // somebody writes; he looks at the queue again before he stops
+	seq     uint64
+	flight  int
+	dead    bool          // a write failed
+	refused error         // set when nothing can be sent any more
+	idle    chan struct{} // closed when writing ends; nil while nobody waits for that
+
+	buf  []byte   // of the one who writes
+	refs []uint64 // likewise
+}
+
+// send queues m, and writes it if nobody else does.
+func (o *outbox) send(m gateway.Outbound) error {
+	o.mu.Lock()
+	if o.refused != nil {
+		defer o.mu.Unlock()
+		return o.refused
+	}
+	if len(o.queue) >= maxQueued || len(o.queue) > 0 && o.bytes+len(m.Body) > maxQueuedBytes {
+		defer o.mu.Unlock()
+		return fault.New(fault.Busy, "server-busy").
+			Saying("the server does not read: %d messages wait for it", len(o.queue)).
+			Hinting("wait, or restart it with `mcpx server restart`").
+			Retrying(fault.AfterWait)
+	}
+	o.queue = append(o.queue, m)
+	o.bytes += len(m.Body)
+	o.kick()
+	return nil
+}
+
+// push sends frames of the port's own before everything that is queued.
+func (o *outbox) push(frames []byte) {
+	o.mu.Lock()
+	if o.dead {
+		o.mu.Unlock()
+		return
+	}
+	o.urgent = append(o.urgent, frames...)
+	o.kick()
+}
+
+// settle makes room in the window for n messages and goes on with the queue.
+func (o *outbox) settle(n int) {
+	o.mu.Lock()
+	o.flight -= n
+	if len(o.queue) == 0 || o.refused != nil {
+		o.mu.Unlock()
+		return
+	}
+	o.kick()
+}
+
+// abort drops a request that is still queued.
+func (o *outbox) abort(ref uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, m := range o.queue {
+		if m.Ref == ref && ref != 0 {
+			o.bytes -= len(m.Body)
+			o.queue = append(o.queue[:i], o.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// refuse ends sending: queued messages are dropped and later ones get err. Frames of push still go out.
+func (o *outbox) refuse(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.refused == nil {
+		o.refused = err
+		o.queue, o.bytes = nil, 0
+	}
+}
+
+// stop refuses and waits until nobody writes. The port must be closed, so that a write that waits returns.
+func (o *outbox) stop(err error) {
+	o.refuse(err)
+	for {
+		o.mu.Lock()
+		if !o.writing {
+			o.mu.Unlock()
+			return
+		}
+		if o.idle == nil {
+			o.idle = make(chan struct{})
+		}
+		idle := o.idle
+		o.mu.Unlock()
+		<-idle
+	}
+}
+
+// doneLocked ends the turn of the one who writes.
+func (o *outbox) doneLocked() {
+	o.writing = false
+	if o.idle != nil {
+		close(o.idle)
+		o.idle = nil
+	}
+}
+
+// kick is called with mu held and releases it. It writes what may be written, unless somebody does already.
+func (o *outbox) kick() {
+	if o.writing {
+		o.mu.Unlock()
+		return
+	}
+	o.writing = true
+	for range helpRounds {
+		if !o.fillLocked() {
+			o.doneLocked()
+			o.mu.Unlock()
+			return
+		}
+		o.mu.Unlock()
+		n, err := o.port.tryWrite(o.buf)
+		if err != nil {
+			o.broken(err)
+			return
+		}
+		if n < len(o.buf) {
+			go o.drain(n)
+			return
+		}
+		o.port.handed(o.refs)
+		o.mu.Lock()
+	}
+	o.buf = o.buf[:0]
+	o.refs = o.refs[:0]
+	o.mu.Unlock()
+	go o.drain(0)
+}
+
+// drain goes on with the writing from offset n of buf, and may wait.
+func (o *outbox) drain(n int) {
+	for {
+		if err := o.port.write(o.buf[n:]); err != nil {
+			o.broken(err)
+			return
+		}
+		o.port.handed(o.refs)
+		n = 0
+		o.mu.Lock()
+		if !o.fillLocked() {
+			o.doneLocked()
+			o.mu.Unlock()
+			return
+		}
+		o.mu.Unlock()
+	}
+}
+
+// fillLocked encodes what may be sent next into buf. False: there is nothing.
+func (o *outbox) fillLocked() bool {
+	if cap(o.buf) > bufKept {
+		o.buf = nil // of a big message; the next one is small
+	}
+	o.buf, o.refs = append(o.buf[:0], o.urgent...), o.refs[:0]
+	o.urgent = nil
+	n := 0
+	for n < len(o.queue) && (o.window == 0 || o.flight < o.window) && (n == 0 || len(o.buf) < batchBytes) {
+		m := o.queue[n]
+		n++
+		o.seq++
+		o.flight++
+		o.bytes -= len(m.Body)
+		o.buf = o.port.encode(o.buf, m, o.seq)
+		o.refs = append(o.refs, m.Ref)
+	}
+	rest := copy(o.queue, o.queue[n:])
+	clear(o.queue[rest:]) // the bodies are on their way
+	o.queue = o.queue[:rest]
+	return len(o.buf) > 0
+}
+
+// bufKept bounds the write buffer that is kept for the next message.
+const bufKept = 256 << 10
+
+// broken ends sending; that the link is over is reported by its reader.
+func (o *outbox) broken(err error) {
+	f := fault.New(fault.Unavailable, "link-lost").Saying("the connection to the server broke").Because(err)
+	o.refuse(f)
+	o.mu.Lock()
+	o.dead, o.urgent = true, nil
+	o.doneLocked()
+	o.mu.Unlock()
+}
