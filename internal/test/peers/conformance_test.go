@@ -2,6 +2,7 @@ package peers
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -104,6 +105,26 @@ func TestConformance(t *testing.T) {
 			}
 			if code != 0 {
 				t.Errorf("exit code %d\n%s", code, report)
+			}
+		})
+	}
+}
+
+// TestConformanceTypeScript is leg D: a dual-era server on the TypeScript SDK. It lacks much of what the suite asks for,
+// so not the exit code counts but that the same checks fail directly and through the gateway.
+func TestConformanceTypeScript(t *testing.T) {
+	addr := fmt.Sprintf("127.0.0.1:%d", rig.Port(t))
+	_, port, _ := strings.Cut(addr, ":")
+	background(t, addr, nil, node(t), filepath.Join("testdata", "dualserver.mjs"), modules(t), port)
+	g := rig.Start(t)
+	g.AddURL("d", "http://"+addr+"/mcp")
+	for _, revision := range []string{legacy, modern} {
+		t.Run(revision, func(t *testing.T) {
+			want, _, _ := suite(t, "http://"+addr+"/mcp", "--requirements", revision)
+			got, _, report := suite(t, g.URL("d"), "--requirements", revision)
+			settle(t, "d-"+revision, differences(want, got))
+			if t.Failed() {
+				t.Log(report)
 			}
 		})
 	}
