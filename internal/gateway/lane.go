@@ -423,6 +423,9 @@ func (s laneSink) Stderr(chunk []byte) { s.srv.logged(chunk) }
 func (s laneSink) Closed(e Exit) {
 	l := s.lane
 	<-l.linked
+	if redact := l.srv.g.cfg.Redact; redact != nil {
+		e.Tail = redact(l.srv.name(), e.Tail)
+	}
 	l.mu.Lock()
 	if l.isEndedLocked() {
 		l.mu.Unlock()
