@@ -22,6 +22,9 @@ const (
 	headerAgent     = "Mcpx-Agent"
 	headerWorkspace = "Mcpx-Workspace"
 	headerPass      = "Mcpx-Pass"
+	// headerStdio says that the headers of a modern request were computed from its body, so that comparing the two
+	// would prove nothing.
+	headerStdio = "Mcpx-Stdio"
 )
 
 // outgoing is one HTTP request.
@@ -95,6 +98,7 @@ func (b *bridge) send(ctx context.Context, o outgoing) (*http.Response, proof, e
 
 func (b *bridge) setHeaders(h http.Header, o outgoing) {
 	h.Set("Accept", "application/json, text/event-stream")
+	h.Set(headerStdio, "1")
 	if o.method == http.MethodPost {
 		h.Set("Content-Type", "application/json")
 	}
