@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"sync"
 	"time"
 
@@ -126,7 +125,7 @@ func (c *Control) placeOverlay(ctx context.Context) error {
 	}
 	var placed []catalog.Server
 	for _, s := range c.cfg.Overlay {
-		if old, ok := taken[s.Name]; ok && reflect.DeepEqual(old.Stdio, s.Stdio) && reflect.DeepEqual(old.HTTP, s.HTTP) {
+		if old, ok := taken[s.Name]; ok && sameDefinition(old, s) {
 			continue
 		}
 		name := s.Name

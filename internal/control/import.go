@@ -1,8 +1,9 @@
 package control
 
 import (
+	"bytes"
 	"context"
-	"reflect"
+	"encoding/json"
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
@@ -84,10 +85,22 @@ func (c *Control) judge(ctx context.Context, r catalog.Reader, s catalog.Server,
 		entry.Outcome = api.ImportCreated
 	case err != nil:
 		return entry, s, err
-	case reflect.DeepEqual(old.Stdio, s.Stdio) && reflect.DeepEqual(old.HTTP, s.HTTP):
+	case sameDefinition(old, s):
 		entry.Outcome = api.ImportUnchanged
 	default:
 		entry.Outcome, entry.Text = api.ImportConflict, "another server has this name: "+api.Server{Server: old}.Definition()
 	}
 	return entry, s, nil
+}
+
+// sameDefinition compares what two entries run or reach. It compares JSON, because there an empty list and an absent
+// one are the same.
+func sameDefinition(a, b catalog.Server) bool {
+	type definition struct {
+		Stdio *catalog.Stdio
+		HTTP  *catalog.HTTP
+	}
+	one, errOne := json.Marshal(definition{a.Stdio, a.HTTP})
+	two, errTwo := json.Marshal(definition{b.Stdio, b.HTTP})
+	return errOne == nil && errTwo == nil && bytes.Equal(one, two)
 }
