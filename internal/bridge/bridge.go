@@ -50,7 +50,7 @@ type limits struct {
 
 var defaults = limits{
 	outage: 30 * time.Second, grace: 2 * time.Second, lead: 20 * time.Millisecond, pause: 20 * time.Millisecond,
-	finish: 600 * time.Millisecond, bye: 300 * time.Millisecond, first: 5 * time.Second, notice: 30 * time.Second,
+	finish: 600 * time.Millisecond, bye: 300 * time.Millisecond, first: 2 * time.Second, notice: 30 * time.Second,
 }
 
 // Config says what to connect with what. Server, Dial, In, Out and Err are required.
@@ -65,7 +65,7 @@ type Config struct {
 
 	In  io.Reader // lines of the client
 	Out io.Writer // nothing but protocol
-	Err io.Writer // reasons, for people
+	Err io.Writer // what happens meanwhile, for people
 
 	Now func() time.Time // nil is time.Now
 }
@@ -74,7 +74,8 @@ type Config struct {
 var errDone = errors.New("bridge: the client closed its end")
 
 // Run serves the client until In ends, ctx ends, or nothing can be done any more. The first two are clean ends: the
-// session is ended and the error is nil. The goroutine that reads In ends with In.
+// session is ended and the error is nil. Every other end is an error for the caller to print: the bridge has told the
+// client, and has written nothing of it to Err. The goroutine that reads In ends with In.
 func Run(ctx context.Context, c Config) error { return run(ctx, c, defaults) }
 
 func run(ctx context.Context, c Config, l limits) error {
@@ -143,9 +144,6 @@ func (b *bridge) serve() error {
 			err = f // found out by a call; those under way have been answered
 		}
 	}
-	if b.life.Err() == nil && err != nil {
-		b.say("%s", sentence(err))
-	}
 	if err != nil {
 		b.refuse(err)
 	}
@@ -160,10 +158,7 @@ func (b *bridge) serve() error {
 }
 
 // die ends the bridge for a reason that the client is told: calls under way are answered with it.
-func (b *bridge) die(reason *fault.Error) {
-	b.say("%s", sentence(reason))
-	b.stop(reason)
-}
+func (b *bridge) die(reason *fault.Error) { b.stop(reason) }
 
 // greet makes sure that a daemon listens and that it knows the server, before the client says anything.
 func (b *bridge) greet() error {

@@ -239,8 +239,8 @@ func TestUnknownServer(t *testing.T) {
 	if !ok || f.Kind != fault.NotFound || f.Hint != "did you mean demo?" {
 		t.Errorf("error %v, want not-found with the hint of the daemon", err)
 	}
-	if !strings.Contains(c.errs.String(), "there is no server named demmo; did you mean demo?") {
-		t.Errorf("stderr: %s", c.errs)
+	if got := c.errs.String(); got != "" {
+		t.Errorf("stderr: %s; the caller prints the error", got)
 	}
 }
 
