@@ -99,8 +99,17 @@ func (s *Server) bridgeSlot(r ModernRequest) (*slot, error) {
 	return s.slotFor("b:"+r.Caller.Principal+":"+hex.EncodeToString(sum[:6]), s.startShared(caps, r.Caller))
 }
 
-// bridgeCall sends a modern request to a legacy lane.
+// bridgeCall sends a modern request to a legacy lane. The backend knows nothing of headers that mirror parameters, so
+// the gateway verifies them whatever its transport.
 func (s *Server) bridgeCall(st *Stream, l *lane, r ModernRequest) {
+	if r.method() == "tools/call" && r.Header != nil {
+		rules := l.schemas()
+		rules.load(l)
+		if bad := rules.check(r); bad != nil {
+			st.finish(bad.Body(r.id()), bad.Status)
+			return
+		}
+	}
 	m := &modernCall{srv: s, req: r, lane: l}
 	b := &bridged{srv: s, m: m, stream: st, id: r.id(), token: r.Msg.ProgressToken.Of(r.Body), level: -1, key: s.g.random(12), digest: paramsDigest(r)}
 	b.caps = capsOf(era.ClientCapabilities(r.Body, r.Msg))

@@ -49,7 +49,7 @@ type Gateway struct {
 	now    func() time.Time
 	ctx    context.Context // ends with Stop; the only stored context, it carries the life of the gateway
 	cancel context.CancelCauseFunc
-	goes   sync.WaitGroup
+	goes   *goes
 	seal   *sealer
 
 	routes atomic.Pointer[map[string]*Server] // immutable snapshot, by name and alias
@@ -82,7 +82,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, ctx: ctx, cancel: cancel, seal: seal, servers: map[string]*Server{}}
+	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, ctx: ctx, cancel: cancel, seal: seal, goes: newGoes(), servers: map[string]*Server{}}
 	g.routes.Store(&map[string]*Server{})
 	g.goes.Go(g.housekeep)
 	return g, nil

@@ -98,18 +98,11 @@ func (s *Server) native(st *Stream, l *lane, r ModernRequest) {
 // nativeCall applies the header rules of a tool. In front of a stdio backend the gateway is the server that reads the
 // body, so it verifies Mcp-Param-* itself; towards an HTTP backend the headers are computed anew.
 func (s *Server) nativeCall(st *Stream, l *lane, r ModernRequest, rules *toolSchemas) {
-	var params []era.ParamHeader
-	if len(rules.params) > 0 {
-		name, _ := rpc.Unquote(r.Msg.Name.Of(r.Body))
-		params = rules.params[name]
+	if bad := rules.check(r); bad != nil {
+		st.finish(bad.Body(r.id()), bad.Status)
+		return
 	}
-	if r.Header != nil {
-		if bad := era.CheckParams(r.Body, r.Msg, r.Header, params); bad != nil {
-			st.finish(rpc.ErrorResponse(r.id(), bad.Code, bad.Message, bad.Data), bad.Status)
-			return
-		}
-	}
-	s.nativeSend(st, l, r, params)
+	s.nativeSend(st, l, r, rules.of(r))
 }
 
 func (s *Server) nativeSend(st *Stream, l *lane, r ModernRequest, params []era.ParamHeader) {
@@ -191,12 +184,11 @@ func (m *modernCall) relist() {
 		m.lane.forgetSchemas()
 		rules := m.lane.schemas()
 		rules.load(m.lane)
-		name, _ := rpc.Unquote(m.req.Msg.Name.Of(m.req.Body))
 		st := m.c.stream
 		c := m.srv.modernCall(st, m.lane, m, idModern)
 		c.out.Headers = map[string]string{}
 		maps.Copy(c.out.Headers, m.req.Forward)
-		maps.Copy(c.out.Headers, era.HeadersFor(m.req.Body, m.req.Msg, rules.params[name]))
+		maps.Copy(c.out.Headers, era.HeadersFor(m.req.Body, m.req.Msg, rules.of(m.req)))
 		c.answer = func(a answer) { m.answered(a) }
 		m.lane.dispatch(c)
 	})

@@ -111,10 +111,10 @@ const legacyInit = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"li
 func legacyPeer(t *testing.T, rest func(l *peerLink, m Outbound, msg rpc.Message)) *peer {
 	p := &peer{t: t}
 	p.handle = func(l *peerLink, m Outbound, msg rpc.Message) {
-		switch {
-		case m.Method == "initialize":
+		switch m.Method {
+		case "initialize":
 			l.result(m, msg, legacyInit)
-		case m.Method == "server/discover":
+		case "server/discover":
 			l.refuse(m, msg, -32601, "no such method")
 		default:
 			rest(l, m, msg)

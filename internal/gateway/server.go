@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"mcpx/internal/catalog"
-	"mcpx/internal/era"
 	"mcpx/internal/supervise"
 )
 
@@ -445,15 +444,4 @@ func (g *Gateway) version() string {
 		return "0.0.0"
 	}
 	return g.cfg.Version
-}
-
-// legacyVersions are offered to clients of the front, newest first.
-func legacyVersions() []string {
-	var vs []string
-	for _, v := range era.Supported {
-		if era.IsLegacy(v) {
-			vs = append(vs, v)
-		}
-	}
-	return vs
 }

@@ -190,11 +190,31 @@ func (t *toolSchemas) load(l *lane) {
 	<-t.done
 }
 
+// of gives the rules of the tool that a request calls.
+func (t *toolSchemas) of(r ModernRequest) []era.ParamHeader {
+	if len(t.params) == 0 {
+		return nil
+	}
+	name, _ := rpc.Unquote(r.Msg.Name.Of(r.Body))
+	return t.params[name]
+}
+
+// check verifies Mcp-Param-* of a request; the gateway's own client sends none.
+func (t *toolSchemas) check(r ModernRequest) *Refusal {
+	if r.Header == nil {
+		return nil
+	}
+	if bad := era.CheckParams(r.Body, r.Msg, r.Header, t.of(r)); bad != nil {
+		return &Refusal{Status: bad.Status, Code: bad.Code, Message: bad.Message, Data: bad.Data}
+	}
+	return nil
+}
+
 func (l *lane) fetchParams() map[string][]era.ParamHeader {
 	rules := map[string][]era.ParamHeader{}
 	var cursor []byte
 	for range maxSchemaPages {
-		params := l.envelope(cursor)
+		params := l.pageParams(cursor)
 		ctx, stop := context.WithTimeout(l.srv.g.ctx, 30*time.Second)
 		a, err := l.roundTrip(ctx, "tools/list", rpc.RequestMessage(l.ownID(), "tools/list", params), nobody{}, map[string]string{"Mcp-Method": "tools/list"}, 30*time.Second)
 		stop()
@@ -223,6 +243,17 @@ func (l *lane) fetchParams() map[string][]era.ParamHeader {
 		cursor = bytes.Clone(next.Of(a.body))
 	}
 	return rules
+}
+
+// pageParams is the params of a list request, in the form of the lane's era.
+func (l *lane) pageParams(cursor []byte) []byte {
+	if l.era == era.Modern {
+		return l.envelope(cursor)
+	}
+	if cursor == nil {
+		return []byte("{}")
+	}
+	return append(append([]byte(`{"cursor":`), cursor...), '}')
 }
 
 // envelope is the params of a request of the gateway's own to a modern backend.

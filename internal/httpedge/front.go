@@ -315,8 +315,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, srv *gateway.Server
 	}
 	m, err := rpc.Scan(body)
 	if err != nil {
-		var bad *rpc.ScanError
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*rpc.ScanError](err); ok {
 			writeJSON(w, http.StatusBadRequest, rpc.ErrorResponse(nil, bad.Code, bad.Text, nil))
 			return
 		}
