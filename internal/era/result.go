@@ -51,12 +51,17 @@ func LegacyResultToModern(method string, b []byte, m rpc.Message, serverInfo []b
 	return splice(b, upgrade(method, b, m.Result, m.Meta, serverInfo))
 }
 
-// LegacyErrorToModern is a legacy backend's error for a modern client, and the HTTP status it is answered with. Only
-// -32002, which a modern client must not see, is changed: to -32602 that names the resource; uri is the raw one of the
-// request, nil when it had none.
+// LegacyErrorToModern is a legacy backend's error for a modern client, and the HTTP status it is answered with. Two
+// codes must not reach one and are changed whatever the method was: -32002 to -32602 that names the resource (uri is
+// the raw one of the request, nil when it had none), and -32042 to -32603; what can be asked of the client has been
+// taken from it before (URLElicitations).
 func LegacyErrorToModern(_ string, b []byte, m rpc.Message, uri []byte) ([]byte, int) {
 	code := CodeOf(b, m)
-	if code != CodeResourceNotFound {
+	switch code {
+	case CodeResourceNotFound:
+	case CodeURLElicitation:
+		return rpc.Splice(b, rpc.Edit{At: m.Code, With: strconv.AppendInt(nil, CodeInternal, 10)}), ModernStatus(CodeInternal)
+	default:
 		return b, ModernStatus(code)
 	}
 	edits := []rpc.Edit{{At: m.Code, With: strconv.AppendInt(nil, CodeInvalidParams, 10)}}
