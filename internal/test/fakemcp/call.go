@@ -68,7 +68,7 @@ func (c *call) answer(method string) {
 	info := `{"name":` + quote(o.Name) + `,"version":"1.0.0","vendorInfo":{"zeta":1,"alpha":2}}`
 	switch method {
 	case "initialize":
-		if o.Era == Modern {
+		if o.Era == Modern || c.modern {
 			c.fails(-32601, "Method not found", "")
 			return
 		}

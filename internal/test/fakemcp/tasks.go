@@ -128,7 +128,7 @@ func (c *call) taskMethod(method string) {
 		c.fails(-32021, "the tasks extension was not declared", `{"requiredCapabilities":{"extensions":{"`+tasksExtension+`":{}}}}`)
 		return
 	}
-	if c.modern == (method == "tasks/result" || method == "tasks/list") {
+	if core := method == "tasks/result" || method == "tasks/list"; c.modern && core || !c.modern && method == "tasks/update" {
 		c.fails(-32601, "Method not found", "")
 		return
 	}

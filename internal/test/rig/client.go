@@ -36,6 +36,13 @@ func NewClient(t testing.TB, url string) *Client {
 	return &Client{t: t, URL: url, Within: answerWithin, Header: http.Header{}, http: &http.Client{Transport: transport}}
 }
 
+// On is the same client in a subtest: its failures are the subtest's.
+func (c *Client) On(t testing.TB) *Client {
+	other := *c
+	other.t = t
+	return &other
+}
+
 // Open initialises a legacy session of the given version; capabilities is the raw object that the client declares.
 func Open(t testing.TB, url, version, capabilities string) *Client {
 	t.Helper()

@@ -85,7 +85,7 @@ func TestByteFidelity(t *testing.T) {
 					l.params(`"name":"raw","arguments":{"lines":[`+quote(answer)+`],"mark":`+mark+`}`+x.params) + `}`
 				quoted := quote(answer) // the answer travels inside the request: its holes are no holes there
 				template := strings.Replace(request, quoted, "@ANSWER@", 1)
-				reply := c.Post(strings.Replace(fill(template, id, ""), "@ANSWER@", quoted, 1))
+				reply := c.On(t).Post(strings.Replace(fill(template, id, ""), "@ANSWER@", quoted, 1))
 				want := strings.ReplaceAll(fill(answer, id, ""), "@PAD:1048576@", strings.Repeat("x", 1<<20))
 				got := string(reply.Answer(t))
 				switch {
@@ -182,11 +182,17 @@ func TestProgressTokens(t *testing.T) {
 		for _, token := range []string{`"t"`, `7`, `"t"`, `0`, `""`, `9007199254740993`, `"a\u0062"`, `7`} {
 			reply := c.Post(`{"jsonrpc":"2.0","id":` + token + `,"method":"tools/call","params":{"name":"progress","arguments":{"steps":3},` +
 				l.meta(`"vendorMeta":{"b":1,"a":2}`, `"progressToken":`+token) + `}}`)
-			if len(reply.Messages) != 4 {
+			var steps [][]byte
+			for _, m := range reply.Messages { // a legacy client may be told other things on this stream too
+				if strings.Contains(string(m), "notifications/progress") {
+					steps = append(steps, m)
+				}
+			}
+			if len(steps) != 3 || !strings.Contains(string(reply.Answer(t)), "3 steps") {
 				t.Errorf("token %s: want three progress messages and the answer, got %q", token, reply.Messages)
 				continue
 			}
-			for i, m := range reply.Messages[:3] {
+			for i, m := range steps {
 				want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":3,"message":"step"}}`, token, i+1)
 				if string(m) != want {
 					t.Errorf("token %s: got %s, want %s", token, m, want)
