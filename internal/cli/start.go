@@ -26,7 +26,7 @@ func (e *Env) API(ctx context.Context) (api.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := client.DaemonStatus(ctx, api.None{}); !down(err) {
+	if _, err := client.DaemonStatus(ctx, api.None{}); !away(err) {
 		return client, err
 	}
 	_, err = e.startDaemon(ctx, nil)
@@ -34,6 +34,12 @@ func (e *Env) API(ctx context.Context) (api.Service, error) {
 }
 
 func down(err error) bool { return err != nil && fault.From(err).Code == "daemon-down" }
+
+// away reports whether no daemon answers. A daemon that went away while it was asked is dead: the kernel frees its lock
+// before it closes the socket.
+func away(err error) bool {
+	return down(err) || err != nil && fault.From(err).Code == "daemon-gone"
+}
 
 // startDaemon starts a daemon in the background, unless one runs. One command at a time starts one: the others wait for
 // the lock and then find it running.
@@ -54,7 +60,7 @@ func (e *Env) startDaemon(ctx context.Context, flags []string) (started bool, er
 	}
 	defer func() { _ = lock.Release() }() // the kernel frees it with the process anyway
 
-	if _, err := api.NewClient(paths.Socket()).DaemonStatus(ctx, api.None{}); !down(err) {
+	if _, err := api.NewClient(paths.Socket()).DaemonStatus(ctx, api.None{}); !away(err) {
 		return false, err
 	}
 	return true, e.spawn(ctx, paths, flags)

@@ -15,8 +15,11 @@ import (
 	"mcpx/internal/telemetry"
 )
 
-// demoName is the name of the built-in server in `mcpx up`.
-const demoName = "demo"
+// demoName and builtInNotes mark the built-in server in `mcpx up`.
+const (
+	demoName     = "demo"
+	builtInNotes = "built in"
+)
 
 var up = Command{
 	Path: "up", Short: "Start here: offer the servers that your agents have already, and a demo",
@@ -57,7 +60,7 @@ var up = Command{
 // builtIn is the demonstration server: this program again.
 func builtIn(exe string, ids *id.Source) catalog.Server {
 	return catalog.Server{
-		ID: ids.New(id.Server), Name: demoName, Notes: "built in",
+		ID: ids.New(id.Server), Name: demoName, Notes: builtInNotes,
 		Stdio:   &catalog.Stdio{Command: exe, Args: []string{"demo-server"}},
 		Sharing: catalog.ShareSession, Review: catalog.ReviewApproved, Lifecycle: catalog.Enabled, Source: "observed",
 	}
@@ -82,10 +85,11 @@ func (e *Env) welcome(ctx context.Context, d *daemon.Daemon) error {
 			if s.Overlay {
 				from = s.Notes
 			}
-			if s.Overlay && s.Notes == "built in" {
-				demo = s.Name
+			definition := short(s.Definition(), 50)
+			if s.Overlay && s.Notes == builtInNotes {
+				demo, definition = s.Name, "mcpx demo-server"
 			}
-			rows = append(rows, []cell{{s.Name, bold}, {from, ""}, {short(s.Definition(), 50), ""}, {s.Route, ""}})
+			rows = append(rows, []cell{{s.Name, bold}, {from, ""}, {definition, ""}, {s.Route, ""}})
 		}
 		e.table(w, []string{"NAME", "FROM", "SERVER", "URL"}, rows)
 		call := fmt.Sprintf(`%s server call %s add '{"a":2,"b":3}'`, e.self(), demo)
