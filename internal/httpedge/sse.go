@@ -3,9 +3,12 @@ package httpedge
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"strconv"
 	"time"
+
+	"mcpx/internal/rpc"
 )
 
 const (
@@ -19,6 +22,8 @@ const (
 	sseMaxRetry = time.Minute
 	// sseMark is the byte order mark that may begin a stream.
 	sseMark = "\xef\xbb\xbf"
+	// ssePrefix begins a line with data, as servers write it.
+	ssePrefix = "data: "
 )
 
 // sseEvent is one event of a server-sent event stream, as the HTML standard dispatches it. Events with empty data are
@@ -31,6 +36,11 @@ type sseEvent struct {
 	Data    []byte        // lines joined with LF; owned by the receiver
 	HasData bool          // a data field was present, maybe an empty one
 	TooLong bool          // the event was larger than the limit; Data is nil
+
+	// Of an event that is too long because of a single line: the bytes of the line, and the raw id and method of the
+	// message in it, nil where there is none.
+	Size             int64
+	LostID, LostCall []byte
 
 	HasRetry bool
 	// Partial says that the stream ended before the blank line. The standard drops such events; MCP servers that forget
@@ -111,38 +121,86 @@ func (s *sseReader) readLine() (line []byte, owned bool, err error) {
 				continue
 			}
 		}
-		piece, ended := window, false
-		if i := bytes.IndexByte(piece, '\n'); i >= 0 {
-			piece, ended = piece[:i], true
+		piece, ended, cr := sseCut(window)
+		if len(s.line)+len(piece) > s.limit+len(ssePrefix) {
+			return s.overlong()
 		}
-		if i := bytes.IndexByte(piece, '\r'); i >= 0 {
-			piece, ended, s.skipLF = piece[:i], true, true
-		}
+		s.skipLF = cr
 		if ended {
 			_, _ = s.br.Discard(len(piece) + 1) // cannot fail: the bytes are buffered
 			if s.line == nil {
 				return piece, false, nil // nothing is read before the caller is done with it
 			}
-			s.keep(piece)
+			s.line = append(s.line, piece...)
 			return s.line, true, nil
 		}
-		s.keep(piece)
+		s.line = append(s.line, piece...)
 		_, _ = s.br.Discard(len(piece)) // cannot fail: the bytes are buffered
 	}
 }
 
-// keep adds to the current line. Of a line over the limit only the beginning stays, so that its field can be named.
-func (s *sseReader) keep(piece []byte) {
-	if s.long {
-		return
+// overlong discards a line above the limit as it streams and looks for the call that it answered. The beginning stays,
+// so that its field can be named.
+func (s *sseReader) overlong() (line []byte, owned bool, err error) {
+	s.long = true
+	rest := &sseRest{s: s}
+	all := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(s.line), rest), sseWindow)
+	head, _ := all.Peek(len(ssePrefix)) // shorter only if the stream ends here
+	head = bytes.Clone(head)
+	if value, ok := bytes.CutPrefix(head, []byte("data:")); ok {
+		_, _ = all.Discard(len(head) - len(bytes.TrimPrefix(value, []byte(" ")))) // cannot fail: the bytes are buffered
 	}
-	if len(s.line)+len(piece) > s.limit+len("data: ") {
-		s.long = true
-		start := append(s.line, piece...)
-		s.line = bytes.Clone(start[:min(len(start), len("data: "))])
-		return
+	message := rpc.NewLineReader(all)
+	message.Limit = 1 // everything is too long: only the description is wanted
+	_, err = message.Next()
+	if long, ok := errors.AsType[*rpc.LongLineError](err); ok && bytes.HasPrefix(head, []byte("data")) {
+		s.ev.Size, s.ev.LostID, s.ev.LostCall = long.Size, long.ID, long.Method
 	}
-	s.line = append(s.line, piece...)
+	s.line = nil
+	return head, true, rest.err
+}
+
+// sseRest reads what is left of the current line.
+type sseRest struct {
+	s    *sseReader
+	over bool
+	err  error // what ended the stream inside the line
+}
+
+func (r *sseRest) Read(p []byte) (int, error) {
+	if r.over {
+		return 0, io.EOF
+	}
+	if _, err := r.s.br.Peek(1); err != nil {
+		r.over, r.err = true, err
+		return 0, io.EOF
+	}
+	window, _ := r.s.br.Peek(r.s.br.Buffered()) // cannot fail: asks only for what is buffered
+	piece, ended, cr := sseCut(window)
+	r.over, r.s.skipLF = ended, cr
+	n := copy(p, piece)
+	if n < len(piece) {
+		r.over, r.s.skipLF = false, false
+		_, _ = r.s.br.Discard(n) // cannot fail: the bytes are buffered
+		return n, nil
+	}
+	if ended {
+		n++
+	}
+	_, _ = r.s.br.Discard(n) // cannot fail: the bytes are buffered
+	return len(piece), nil
+}
+
+// sseCut finds the end of the line that window begins with.
+func sseCut(window []byte) (line []byte, ended, cr bool) {
+	line = window
+	if i := bytes.IndexByte(line, '\n'); i >= 0 {
+		line, ended = line[:i], true
+	}
+	if i := bytes.IndexByte(line, '\r'); i >= 0 {
+		line, ended, cr = line[:i], true, true
+	}
+	return line, ended, cr
 }
 
 // field adds one line to the current event.
@@ -155,7 +213,9 @@ func (s *sseReader) field(line []byte, owned bool) {
 		s.data(value, owned)
 	case "event":
 		s.used = true
-		s.ev.Type = string(value)
+		if !s.long {
+			s.ev.Type = string(value)
+		}
 	case "id":
 		s.used = true
 		if !s.long && len(value) <= sseMaxID && bytes.IndexByte(value, 0) < 0 {
@@ -163,7 +223,7 @@ func (s *sseReader) field(line []byte, owned bool) {
 		}
 	case "retry":
 		s.used = true
-		if ms, err := strconv.ParseUint(string(value), 10, 32); err == nil {
+		if ms, err := strconv.ParseUint(string(value), 10, 32); err == nil && !s.long {
 			s.ev.Retry, s.ev.HasRetry = min(time.Duration(ms)*time.Millisecond, sseMaxRetry), true
 		}
 	}

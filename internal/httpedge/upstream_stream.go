@@ -69,8 +69,12 @@ func (l *upLink) readEvents(events *sseReader, at *upCursor, c *upCall, answer f
 		}
 		if ev.TooLong {
 			l.malformed.Add(1)
-			if c != nil {
-				return progress, errUpTooLarge // in all likelihood it was the answer
+			switch {
+			case ev.LostCall != nil: // a notification or a question: no call ends because of it
+			case c != nil:
+				return progress, errUpTooLarge
+			case ev.LostID != nil:
+				l.sink.Overlong(ev.LostID, ev.Size)
 			}
 		}
 		if ev.HasData && !ev.TooLong && (ev.Type == "" || ev.Type == "message") {
