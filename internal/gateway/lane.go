@@ -52,7 +52,8 @@ type lane struct {
 	level    int            // lowest log level that was asked for, as rank; -1 none
 	subs     map[string]int // sessions and listens by subscribed resource
 	listens  map[*bridgedListen]struct{}
-	roots    *Session // whose roots changed last
+	changes  map[string]bool // list changes that wait to be told
+	roots    *Session        // whose roots changed last
 	rootsAt  time.Time
 	ended    chan struct{} // closed with the lane
 	exit     Exit

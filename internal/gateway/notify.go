@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"strings"
+	"time"
+
 	"mcpx/internal/era"
 	"mcpx/internal/rpc"
 )
@@ -38,9 +41,37 @@ func (l *lane) notified(in Inbound, m rpc.Message) {
 			return
 		}
 	}
+	if l.era == era.Legacy && l.shared && strings.HasSuffix(method, "/list_changed") {
+		l.coalesce(method, in.Body, m)
+		return
+	}
 	for _, t := range l.audience(method, in.Body, m) {
 		t.to.tell(t.via, method, in.Body, m)
 	}
+}
+
+// coalesceFor gathers the changes of a list on a shared lane: every session hears of a burst once.
+const coalesceFor = 200 * time.Millisecond
+
+func (l *lane) coalesce(method string, body []byte, m rpc.Message) {
+	l.mu.Lock()
+	if l.changes == nil {
+		l.changes = map[string]bool{}
+	}
+	again := l.changes[method]
+	l.changes[method] = true
+	l.mu.Unlock()
+	if again {
+		return
+	}
+	time.AfterFunc(coalesceFor, func() {
+		l.mu.Lock()
+		delete(l.changes, method)
+		l.mu.Unlock()
+		for _, t := range l.audience(method, body, m) {
+			t.to.tell(t.via, method, body, m)
+		}
+	})
 }
 
 // notifiable is an owner that can be told something.

@@ -364,6 +364,10 @@ func (f *Front) modern(v view, srv *gateway.Server, caller gateway.Caller, body 
 func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body []byte, m rpc.Message) {
 	if m.Kind == rpc.Request && m.MethodOf(body) == "initialize" {
 		x, answer := srv.Initialize(v.r.Context(), body, m, caller)
+		if x != nil && v.r.Context().Err() != nil {
+			x.Close() // nobody will ever learn its id
+			return
+		}
 		if x != nil {
 			v.w.Header().Set(hdrSession, x.ID)
 		}

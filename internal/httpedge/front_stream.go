@@ -191,9 +191,11 @@ func (v view) stream(out streamView, e gateway.Event, have bool) bool {
 				return false
 			}
 			continue
-		case gateway.ReadEnd, gateway.ReadMissed:
+		case gateway.ReadEnd:
 			send()
 			return true
+		case gateway.ReadMissed:
+			return false // too slow: the client lost its stream, and nobody else anything
 		case gateway.ReadWait:
 		}
 		if len(buf) > 0 {
