@@ -15,9 +15,6 @@ type Refusal struct {
 	Data    []byte // raw error data, nil for none
 }
 
-// Body is the error message that tells the client; id is the raw id of the request, nil for none.
-func (r *Refusal) Body(id []byte) []byte { return rpc.ErrorResponse(id, r.Code, r.Message, r.Data) }
-
 func mismatch(format string, args ...any) *Refusal {
 	return &Refusal{Status: 400, Code: CodeHeaderMismatch, Message: fmt.Sprintf(format, args...)}
 }

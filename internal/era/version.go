@@ -68,15 +68,6 @@ func Known(version string) bool { return rank(version) >= 0 }
 // IsLegacy says whether version is a published revision with a handshake.
 func IsLegacy(version string) bool { return Known(version) && rank(version) < rank(V20260728) }
 
-// Negotiate is the revision an initialize result names for the one the client asked for: the same when it is a legacy
-// one, else the newest legacy one. It is never an error (protocol.md 3.5).
-func Negotiate(requested string) string {
-	if IsLegacy(requested) {
-		return requested
-	}
-	return LegacyNewest
-}
-
 // Era is which of the two protocol families a request belongs to.
 type Era string
 
