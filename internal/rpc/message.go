@@ -80,12 +80,10 @@ func (m Message) MethodOf(b []byte) string {
 
 // intern gives the constant for a method name that contains no escape. The compiler looks b up without copying it.
 func intern(b []byte) string {
-	for _, list := range [...]func([]byte) string{internRequest, internOther} {
-		if s := list(b); s != "" {
-			return s
-		}
+	if s := internRequest(b); s != "" {
+		return s
 	}
-	return ""
+	return internOther(b)
 }
 
 func internRequest(b []byte) string {
