@@ -2,12 +2,8 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
-	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -25,7 +21,7 @@ var serverImport = Command{
 	Long: "FILE is the JSON that most agents and README files use: {\"mcpServers\": {\"NAME\": {\"command\": ..., \"args\": [...]}}}.\n" +
 		"- reads it from stdin. Servers that are there already are not touched, so the same import twice changes nothing.\n" +
 		"A variable or header whose value looks like a secret is not copied: it becomes a reference to the environment\n" +
-		"variable of the same name, and a note says so. Exit code 1 when an entry could not be imported.",
+		"variable, and a note says which. Exit code 1 when an entry could not be imported.",
 	Example: "mcpx server import ~/.cursor/mcp.json\nmcpx server import --dry-run mcp.json",
 	Flags:   []Flag{{Name: "dry-run", Kind: BoolFlag, Usage: "only say what would be done"}},
 	Run: func(ctx context.Context, e *Env, a Args) error {
@@ -33,9 +29,15 @@ var serverImport = Command{
 		if err != nil {
 			return err
 		}
-		servers, notes, err := parseServers(data)
+		parsed, err := catalog.ParseImport(data)
 		if err != nil {
 			return err
+		}
+		var servers []catalog.Server
+		for _, p := range parsed {
+			if p.Err == nil {
+				servers = append(servers, p.Server)
+			}
 		}
 		service, err := e.API(ctx)
 		if err != nil {
@@ -45,8 +47,14 @@ var serverImport = Command{
 		if err != nil {
 			return err
 		}
-		for _, note := range notes {
-			e.Note("note: %s", note)
+		for _, p := range parsed {
+			if p.Err != nil {
+				f := fault.From(p.Err)
+				report.Entries = append(report.Entries, api.ImportEntry{Name: p.Name, Outcome: api.ImportError, Text: strings.TrimPrefix(f.Error(), p.Name+": ") + "; " + f.Hint})
+			}
+			for _, note := range p.Notes {
+				e.Note("note: %s: %s", p.Name, note.Text)
+			}
 		}
 		if err := e.Show(report, func(w io.Writer) {
 			rows := make([][]cell, 0, len(report.Entries))
@@ -84,112 +92,4 @@ func (e *Env) readInput(name string) ([]byte, error) {
 		return nil, fault.New(fault.Invalid, "file-too-large").Saying("%s is larger than %d bytes", name, maxImportFile)
 	}
 	return data, nil
-}
-
-// usual is one entry of an mcpServers file, with the spellings that are in use.
-type usual struct {
-	Type    string            `json:"type"`
-	Command string            `json:"command"`
-	Args    []string          `json:"args"`
-	Cwd     string            `json:"cwd"`
-	Env     map[string]string `json:"env"`
-	URL     string            `json:"url"`
-	HTTPURL string            `json:"httpUrl"`
-	Headers map[string]string `json:"headers"`
-}
-
-// parseServers reads an mcpServers file, also with the key "servers". The notes say what was not copied.
-func parseServers(data []byte) ([]catalog.Server, []string, error) {
-	var file struct {
-		MCPServers map[string]json.RawMessage `json:"mcpServers"`
-		Servers    map[string]json.RawMessage `json:"servers"`
-	}
-	bad := fault.New(fault.Invalid, "import-unreadable").Hinting(`want {"mcpServers": {"NAME": {"command": "...", "args": ["..."]}}}`)
-	if err := json.Unmarshal(data, &file); err != nil {
-		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			before := string(data[:min(int(syntax.Offset), len(data))])
-			return nil, nil, bad.Saying("the file is no JSON: %v in line %d", syntax, 1+strings.Count(before, "\n"))
-		}
-		return nil, nil, bad.Saying("the file is JSON, but not of the usual shape").Because(err)
-	}
-	entries := file.MCPServers
-	if entries == nil {
-		entries = file.Servers
-	}
-	if entries == nil {
-		return nil, nil, bad.Saying("the file has no mcpServers")
-	}
-	var servers []catalog.Server
-	var notes []string
-	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		var u usual
-		if err := json.Unmarshal(entries[name], &u); err != nil {
-			return nil, nil, bad.Saying("the entry %q is not of the usual shape", name).Because(err)
-		}
-		s, lost := u.server(name)
-		servers = append(servers, s)
-		for _, variable := range lost {
-			notes = append(notes, name+": the value of "+variable+" looks like a secret and was not copied; set the environment variable "+
-				envName(variable)+" for the daemon, or choose another place with `mcpx server edit`")
-		}
-	}
-	return servers, notes, nil
-}
-
-func (u usual) server(name string) (s catalog.Server, lost []string) {
-	s = catalog.Server{Name: name, Sharing: catalog.ShareSession}
-	if safe := catalog.SafeName(name); catalog.ValidName(name) != nil {
-		s.Name, s.Title = safe, name
-	}
-	url := u.URL
-	if u.HTTPURL != "" {
-		url = u.HTTPURL
-	}
-	if url != "" && u.Command == "" {
-		transport := catalog.TransportAuto
-		if u.Type == "sse" {
-			transport = catalog.TransportSSE
-		}
-		s.HTTP = &catalog.HTTP{URL: url, Transport: transport}
-		s.HTTP.Headers, lost = imported(u.Headers)
-		return s, lost
-	}
-	s.Stdio = &catalog.Stdio{Command: u.Command, Args: u.Args, Cwd: u.Cwd}
-	s.Stdio.Env, lost = imported(u.Env)
-	return s, lost
-}
-
-// variable is a reference to an environment variable, as the agents spell it: ${NAME}, ${env:NAME}.
-var variable = regexp.MustCompile(`\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}`)
-
-// imported turns values into bindings. Secret-shaped values become references and are listed.
-func imported(values map[string]string) (map[string]catalog.Binding, []string) {
-	if len(values) == 0 {
-		return nil, nil
-	}
-	out := make(map[string]catalog.Binding, len(values))
-	var lost []string
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		value := values[name]
-		switch {
-		case variable.MatchString(value) && !strings.ContainsAny(variable.ReplaceAllString(value, ""), "{}"):
-			out[name] = catalog.Binding{Template: variable.ReplaceAllString(value, "{env:$1}")}
-		case looksSecret(name, value):
-			out[name] = catalog.Binding{Ref: "env:" + envName(name)}
-			lost = append(lost, name)
-		default:
-			out[name] = catalog.Binding{Literal: value}
-		}
-	}
-	return out, lost
-}
-
-// envName is the name of an environment variable for a value that was not copied: a header has other characters.
-func envName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '-' || r == '.' || r == ' ' {
-			return '_'
-		}
-		return r
-	}, name)
 }

@@ -178,7 +178,7 @@ func bindingLines(bindings map[string]catalog.Binding) string {
 			lines = append(lines, name+" from "+b.Ref)
 		case b.Template != "":
 			lines = append(lines, name+" = "+b.Template)
-		case looksSecret(name, b.Literal):
+		case catalog.SecretName(name) || catalog.SecretValue(b.Literal):
 			lines = append(lines, name+" = (looks like a secret, not shown; --json shows it)")
 		default:
 			lines = append(lines, name+" = "+b.Literal)

@@ -41,7 +41,7 @@ var serverAdd = Command{
 		"mcpx server add docs --url https://example.com/mcp --header 'Authorization=Bearer {env:DOCS_TOKEN}'",
 	Flags: definitionFlags,
 	Run: func(ctx context.Context, e *Env, a Args) error {
-		s, err := e.definition(a)
+		s, err := definition(a)
 		if err != nil {
 			return err
 		}
@@ -57,6 +57,7 @@ var serverAdd = Command{
 		if err != nil {
 			return err
 		}
+		e.warn(added.Server)
 		return e.Show(added, func(w io.Writer) {
 			line(w, "Added %s. Agents reach it at %s", added.Name, added.Route)
 			for _, text := range added.Advice {
@@ -68,7 +69,7 @@ var serverAdd = Command{
 }
 
 // definition reads a whole entry from the arguments of server add.
-func (e *Env) definition(a Args) (catalog.Server, error) {
+func definition(a Args) (catalog.Server, error) {
 	s := catalog.Server{
 		Name: a.Pos(0), Title: a.String("title"), Sharing: catalog.Sharing(a.String("sharing")), Direct: !a.Bool("supervised"),
 		Protocol: catalog.Protocol(a.String("protocol")),
@@ -92,7 +93,7 @@ func (e *Env) definition(a Args) (catalog.Server, error) {
 			return s, fault.New(fault.Invalid, "usage").Saying("--%s is for commands, and %s is a URL", wrong, s.Name).
 				Hinting("use --header for credentials of a remote server")
 		}
-		headers, err := e.bindings(a.Strings("header"), "header", true)
+		headers, err := bindings(a.Strings("header"), "header", true)
 		if err != nil {
 			return s, err
 		}
@@ -102,7 +103,7 @@ func (e *Env) definition(a Args) (catalog.Server, error) {
 			return s, fault.New(fault.Invalid, "usage").Saying("--%s is for URLs, and %s is a command", wrong, s.Name).
 				Hinting("use --env or --env-from")
 		}
-		env, err := e.variables(a)
+		env, err := variables(a)
 		if err != nil {
 			return s, err
 		}
@@ -149,8 +150,8 @@ func directory(dir string) (string, error) {
 }
 
 // variables reads --env and --env-from.
-func (e *Env) variables(a Args) (map[string]catalog.Binding, error) {
-	env, err := e.bindings(a.Strings("env"), "env", false)
+func variables(a Args) (map[string]catalog.Binding, error) {
+	env, err := bindings(a.Strings("env"), "env", false)
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +171,8 @@ func (e *Env) variables(a Args) (map[string]catalog.Binding, error) {
 	return env, nil
 }
 
-// bindings reads K=V pairs. A value that looks like a secret is kept, with a warning: the person may know better.
-func (e *Env) bindings(pairs []string, flag string, templates bool) (map[string]catalog.Binding, error) {
+// bindings reads K=V pairs.
+func bindings(pairs []string, flag string, templates bool) (map[string]catalog.Binding, error) {
 	if len(pairs) == 0 {
 		return nil, nil
 	}
@@ -192,24 +193,9 @@ func (e *Env) bindings(pairs []string, flag string, templates bool) (map[string]
 		if templates && strings.Contains(value, "{") {
 			binding = catalog.Binding{Template: value}
 		}
-		if binding.Literal != "" && looksSecret(name, value) {
-			e.warnSecret(flag, name)
-		}
 		out[name] = binding
 	}
 	return out, nil
-}
-
-func looksSecret(name, value string) bool {
-	return catalog.SecretName(name) || catalog.SecretValue(value)
-}
-
-func (e *Env) warnSecret(flag, name string) {
-	instead := "--env-from " + name + "=env:" + name + ", or " + name + "=file:/path/to/it"
-	if flag == "header" {
-		instead = "--header '" + name + "={env:NAME}', which is resolved when it is sent"
-	}
-	e.Note("warning: the value of %s looks like a secret, and the catalog is not the place for secrets. Better: %s", name, instead)
 }
 
 func badPair(flag, text, want string) error {
@@ -218,6 +204,13 @@ func badPair(flag, text, want string) error {
 	}
 	return fault.New(fault.Invalid, "usage").Saying("--%s %q is not %s", flag, text, want).
 		Hinting("for example --%s %s", flag, strings.NewReplacer("REF", "env:NAME", "K", "NAME", "V", "value").Replace(want))
+}
+
+// warn tells what is valid and still worth a word. A value that looks like a secret is kept: the person may know better.
+func (e *Env) warn(s catalog.Server) {
+	for _, w := range catalog.Warnings(s) {
+		e.Note("warning: %s", w.Text)
+	}
 }
 
 // agree asks for a yes to sharing global.
@@ -246,9 +239,14 @@ var serverEdit = Command{
 		{Name: "notes", Kind: StringFlag, Usage: "notes for people"},
 	}, definitionFlags...),
 	Run: func(ctx context.Context, e *Env, a Args) error {
-		in, err := e.changes(a)
+		in, err := changes(a)
 		if err != nil {
 			return err
+		}
+		if in.Sharing != nil {
+			if in.Confirmed, err = e.agree(a, in.Name, *in.Sharing); err != nil {
+				return err
+			}
 		}
 		service, err := e.API(ctx)
 		if err != nil {
@@ -258,6 +256,7 @@ var serverEdit = Command{
 		if err != nil {
 			return err
 		}
+		e.warn(changed.Server)
 		return e.Show(changed, func(w io.Writer) {
 			line(w, "Changed %s.", changed.Name)
 			for _, text := range changed.Advice {
@@ -268,7 +267,7 @@ var serverEdit = Command{
 }
 
 // changes reads the request of server edit from its arguments.
-func (e *Env) changes(a Args) (api.EditServer, error) {
+func changes(a Args) (api.EditServer, error) {
 	in := api.EditServer{Name: a.Pos(0), Unchecked: a.Bool("no-check")}
 	if len(a.Argv()) > 0 {
 		in.Command = absolute(a.Argv())
@@ -282,11 +281,11 @@ func (e *Env) changes(a Args) (api.EditServer, error) {
 		}
 		in.Cwd = &cwd
 	}
-	env, err := e.variables(a)
+	env, err := variables(a)
 	if err != nil {
 		return in, err
 	}
-	headers, err := e.bindings(a.Strings("header"), "header", true)
+	headers, err := bindings(a.Strings("header"), "header", true)
 	if err != nil {
 		return in, err
 	}
@@ -306,9 +305,6 @@ func (e *Env) changes(a Args) (api.EditServer, error) {
 	if a.Given("sharing") {
 		v := catalog.Sharing(a.String("sharing"))
 		in.Sharing = &v
-		if in.Confirmed, err = e.agree(a, in.Name, v); err != nil {
-			return in, err
-		}
 	}
 	in.Idle, in.Call = givenDuration(a, "idle-timeout"), givenDuration(a, "call-timeout")
 	if in.Call != nil && *in.Call < 0 {

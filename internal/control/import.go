@@ -64,7 +64,10 @@ func (c *Control) ImportServers(ctx context.Context, in api.ImportServers) (api.
 func (c *Control) judge(ctx context.Context, r catalog.Reader, s catalog.Server, names map[string]bool) (api.ImportEntry, catalog.Server, error) {
 	now := c.cfg.Now()
 	s.ID = c.cfg.IDs.New(id.Server)
-	s.Review, s.Lifecycle, s.Source = catalog.ReviewApproved, catalog.Enabled, "import"
+	s.Review, s.Source = catalog.ReviewApproved, "import" // a person runs the import
+	if s.Lifecycle != catalog.Disabled {
+		s.Lifecycle = catalog.Enabled
+	}
 	s.Created, s.Updated = now, now
 	if s.Sharing == "" || s.Sharing == catalog.ShareGlobal {
 		s.Sharing = catalog.ShareSession // sharing with everybody needs a yes for each server
