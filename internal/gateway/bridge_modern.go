@@ -50,8 +50,7 @@ type question struct {
 // bridgeModern serves a modern request on a legacy backend.
 func (s *Server) bridgeModern(st *Stream, r ModernRequest) {
 	method := r.method()
-	if text, ok := era.RequestState(r.Body, r.Msg); ok {
-		s.retryParked(st, r, text)
+	if text, ok := era.RequestState(r.Body, r.Msg); ok && !s.retryParked(st, r, text) {
 		return
 	}
 	s.g.goes.Go(func() {
@@ -202,7 +201,7 @@ func (b *bridged) offer() {
 		requests = append(requests, era.InputRequest{Key: q.key, Method: q.ask.method, Params: q.ask.msg.Params.Of(q.ask.body)})
 	}
 	b.mu.Unlock()
-	sealed, err := b.srv.g.seal.seal(state{Call: b.key, Principal: b.m.req.Caller.Principal, Method: b.m.c.method, Digest: b.digest, Expires: b.srv.g.now().Add(stateTTL).Unix()})
+	sealed, err := b.srv.g.seal.seal(b.state(b.key))
 	if err != nil || !b.srv.park(b) {
 		b.m.c.cancel("cannot be parked")
 		st.finish(trouble{class: Busy, text: "too many calls wait for answers of their clients", wait: time.Second}.body(id, b.srv.name(), b.m.c.method), 200)
@@ -229,28 +228,32 @@ func (s *Server) unpark(b *bridged) {
 	s.parkMu.Unlock()
 }
 
-// retryParked attaches a retry to its parked call and delivers the answers it brings.
-func (s *Server) retryParked(st *Stream, r ModernRequest, text string) {
-	refuse := func(why string) {
+// retryParked attaches a retry to its parked call and delivers the answers it brings. It reports true when there is no
+// such call because the retry has to repeat it.
+func (s *Server) retryParked(st *Stream, r ModernRequest, text string) (repeat bool) {
+	refuse := func(why string) bool {
 		st.finish(rpc.ErrorResponse(r.id(), codeInvalidParams, why, nil), 200)
+		return false
 	}
 	open, ok := s.g.seal.open(text, s.g.now())
 	if !ok {
-		refuse("requestState is not valid or too old; repeat the call without it")
-		return
+		return refuse("requestState is not valid or too old; repeat the call without it")
 	}
 	if open.Principal != r.Caller.Principal || open.Method != r.method() || open.Digest != paramsDigest(r) {
-		refuse("requestState belongs to another request")
-		return
+		return refuse("requestState belongs to another request")
+	}
+	if open.Call == "" {
+		return true
 	}
 	s.parkMu.Lock()
 	b := s.parked[open.Call]
 	s.parkMu.Unlock()
 	if b == nil {
 		st.finish(trouble{class: SentUnknown, text: "the parked call is gone: its server ended, or it was answered already"}.body(r.id(), s.name(), r.method()), 200)
-		return
+		return false
 	}
 	b.resume(st, r)
+	return false
 }
 
 // resume delivers a retry's answers and goes on with the call.
@@ -320,6 +323,10 @@ func (b *bridged) deliver(a answer) {
 	}
 	body := withID(a.body, a.msg, id)
 	m := mustScan(body)
+	if urls := era.URLElicitations(body, m); len(urls) > 0 && era.AsksForInput(method) {
+		b.askURLs(st, id, urls)
+		return
+	}
 	if m.Kind == rpc.Error {
 		body, status := era.LegacyErrorToModern(method, body, m, b.m.req.Msg.URI.Of(b.m.req.Body))
 		st.finish(rpc.OneLine(body), status)
@@ -327,6 +334,22 @@ func (b *bridged) deliver(a answer) {
 	}
 	info := rpc.Find(b.m.lane.result, rpc.Span{To: len(b.m.lane.result)}, "serverInfo").Of(b.m.lane.result)
 	st.finish(rpc.OneLine(era.LegacyResultToModern(method, body, m, info)), 200)
+}
+
+// askURLs turns an error -32042 (URL elicitation required, 2025-11-25) into a question. Nothing is parked: the retry
+// repeats the call, as a legacy client would.
+func (b *bridged) askURLs(st *Stream, id []byte, urls []era.InputRequest) {
+	sealed, err := b.srv.g.seal.seal(b.state(""))
+	if err != nil {
+		st.finish(rpc.ErrorResponse(id, codeInternal, "the question could not be sealed", nil), 200)
+		return
+	}
+	st.finish(rpc.ResultResponse(id, era.InputRequired(urls, rpc.Quote(sealed))), 200)
+}
+
+// state is what a retry must agree with; an empty key repeats the call instead of going on with a parked one.
+func (b *bridged) state(key string) state {
+	return state{Call: key, Principal: b.m.req.Caller.Principal, Method: b.m.c.method, Digest: b.digest, Expires: b.srv.g.now().Add(stateTTL).Unix()}
 }
 
 // abandon gives up a call whose client will not come back.

@@ -212,3 +212,28 @@ func TestLegacyOnModern(t *testing.T) {
 		t.Errorf("the client got %s, want %s", got, want)
 	}
 }
+
+// TestURLElicitation: -32042 of a legacy server becomes a question to a modern client, and the retry repeats the call.
+func TestURLElicitation(t *testing.T) {
+	calls := 0
+	p := legacyPeer(t, func(l *peerLink, m Outbound, msg rpc.Message) {
+		if m.Method != "tools/call" {
+			return
+		}
+		if calls++; calls == 1 {
+			l.sink.Deliver(Inbound{Body: rpc.ErrorResponse(msg.ID.Of(m.Body), -32042, "sign in", []byte(`{"elicitations":[{"mode":"url","message":"sign in","url":"https://example.com","elicitationId":"e1"}]}`))})
+			return
+		}
+		l.result(m, msg, `{"content":[]}`)
+	})
+	s := newRig(t, p, nil)
+	first, _ := reply(t, modern(t, s, "1", "tools/call", `{"name":"x"}`, allCaps).Follow())
+	state, ok := member(t, first, "result", "requestState").(string)
+	if !ok || strings.Contains(first, "elicitationId") {
+		t.Fatalf("first answer is %s", first)
+	}
+	second, _ := reply(t, modern(t, s, "2", "tools/call", `{"name":"x","requestState":"`+state+`","inputResponses":{}}`, allCaps).Follow())
+	if member(t, second, "result", "resultType") != "complete" {
+		t.Errorf("second answer is %s", second)
+	}
+}
