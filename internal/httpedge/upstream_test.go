@@ -3,6 +3,8 @@ package httpedge
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -127,14 +129,30 @@ func upConfig() UpstreamConfig {
 // upServe starts a server and checks at the end of the test that nothing of it or of the links is left.
 func upServe(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
+	srv := httptest.NewUnstartedServer(h)
+	upGuard(t, srv)
+	srv.Start()
+	return srv
+}
+
+func upServeTLS(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(h)
+	upGuard(t, srv)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	return srv
+}
+
+func upGuard(t *testing.T, srv *httptest.Server) {
+	t.Helper()
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
-	srv := httptest.NewServer(h)
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
 	})
-	return srv
 }
 
 func upDial(t *testing.T, url string, o upTestOpen) *upTestLink {
