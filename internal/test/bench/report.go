@@ -1,0 +1,194 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// report is what a run found. Times are microseconds, memory is bytes, ratios are to the floor of the same rounds.
+type report struct {
+	Quick  bool        `json:"quick,omitempty"`
+	Rows   []row       `json:"rows"`
+	Memory []memoryRow `json:"memory,omitempty"`
+	Flat   []flatPoint `json:"flat,omitempty"`
+	Bars   []bar       `json:"bars"`
+}
+
+// row is one target in one scenario: medians over the rounds.
+type row struct {
+	Scenario string  `json:"scenario"`
+	Target   string  `json:"target"`
+	Calls    int     `json:"calls,omitempty"`
+	P50      float64 `json:"p50_us,omitempty"`
+	P99      float64 `json:"p99_us,omitempty"`
+	PerSec   float64 `json:"calls_per_s,omitempty"`
+	CPU      float64 `json:"cpu_us_per_call,omitempty"`
+	P50Ratio float64 `json:"p50_ratio,omitempty"`
+	P99Ratio float64 `json:"p99_ratio,omitempty"`
+	Rate     float64 `json:"throughput_ratio,omitempty"`
+	Error    string  `json:"error,omitempty"` // the target cannot do this
+}
+
+// memoryRow is a daemon with servers that run and do nothing.
+type memoryRow struct {
+	Servers     int   `json:"servers"`
+	Empty       int64 `json:"daemon_before_bytes"` // before the first server was added
+	Daemon      int64 `json:"daemon_bytes"`
+	Supervisors int   `json:"supervisors"`
+	Supervisor  int64 `json:"supervisor_pss_bytes"` // mean
+}
+
+// flatPoint is the memory of the daemon after so many calls.
+type flatPoint struct {
+	Calls    int   `json:"calls"`
+	Resident int64 `json:"daemon_bytes"`
+}
+
+// bar is a promise with what was measured.
+type bar struct {
+	Text string  `json:"text"`
+	Got  float64 `json:"got"`
+	Bar  float64 `json:"bar"`
+	Ok   bool    `json:"ok"`
+}
+
+func micro(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// summarize takes medians over the rounds; a ratio is taken inside each round first.
+func summarize(scenario, name string, got, floor []sample) row {
+	r := row{Scenario: scenario, Target: name}
+	over := func(f func(int) float64) float64 {
+		var values []float64
+		for i := range got {
+			values = append(values, f(i))
+		}
+		return median(values)
+	}
+	for _, s := range got {
+		r.Calls += s.calls
+	}
+	r.P50 = over(func(i int) float64 { return micro(got[i].p50) })
+	r.P99 = over(func(i int) float64 { return micro(got[i].p99) })
+	r.PerSec = over(func(i int) float64 { return got[i].perSec })
+	r.CPU = over(func(i int) float64 { return micro(got[i].cpu) })
+	if len(floor) == len(got) {
+		r.P50Ratio = over(func(i int) float64 { return float64(got[i].p50) / float64(floor[i].p50) })
+		r.P99Ratio = over(func(i int) float64 { return float64(got[i].p99) / float64(floor[i].p99) })
+		r.Rate = over(func(i int) float64 { return got[i].perSec / floor[i].perSec })
+	}
+	return r
+}
+
+// The bars of the issue.
+const (
+	maxLatencyRatio  = 1.3      // p50 at 400 B, 1 client, to the floor
+	minRate          = 0.8      // throughput at 32 clients, to the floor
+	minPeerRate      = 8.0      // the same, to the better npm gateway
+	maxSupervisorPSS = 6 << 20  // with the daemon and at least 3 supervisors
+	maxDaemon        = 40 << 20 // with 20 idle servers
+	maxGrowth        = 1.10     // of the daemon's memory between a fifth of the calls and all of them
+)
+
+// judge compares what was measured with the bars. What was not measured has no bar.
+func (r *report) judge() {
+	find := func(scenario, target string) *row {
+		for i := range r.Rows {
+			if r.Rows[i].Scenario == scenario && r.Rows[i].Target == target && r.Rows[i].Error == "" {
+				return &r.Rows[i]
+			}
+		}
+		return nil
+	}
+	atMost := func(text string, got, most float64) {
+		r.Bars = append(r.Bars, bar{Text: text, Got: got, Bar: most, Ok: got <= most})
+	}
+	atLeast := func(text string, got, least float64) {
+		r.Bars = append(r.Bars, bar{Text: text, Got: got, Bar: least, Ok: got >= least})
+	}
+	if m := find(scenarios["latency"][0].name, nameShared); m != nil {
+		atMost("p50 at 400 B against the floor, at most", m.P50Ratio, maxLatencyRatio)
+	}
+	load := scenarios["load"][0].name
+	if m := find(load, nameShared); m != nil {
+		atLeast("throughput of 32 clients against the floor, at least", m.Rate, minRate)
+		best := 0.0
+		for _, peer := range []string{"supergateway", "mcp-proxy"} {
+			if p := find(load, peer); p != nil {
+				best = max(best, p.PerSec)
+			}
+		}
+		if best > 0 {
+			atLeast("throughput of 32 clients against the better npm gateway, at least", m.PerSec/best, minPeerRate)
+		}
+	}
+	for _, m := range r.Memory {
+		if m.Supervisors >= 3 && m.Supervisor > 0 {
+			atMost(fmt.Sprintf("PSS of a supervisor beside %d others, MB, at most", m.Supervisors-1), mb(m.Supervisor), mb(maxSupervisorPSS))
+		}
+		if m.Servers == 20 && m.Daemon > 0 {
+			atMost("resident memory of the daemon with 20 idle servers, MB, at most", mb(m.Daemon), mb(maxDaemon))
+		}
+	}
+	if n := len(r.Flat); n > 1 && r.Flat[0].Resident > 0 {
+		atMost(fmt.Sprintf("memory after %d calls against %d, at most", r.Flat[n-1].Calls, r.Flat[0].Calls),
+			float64(r.Flat[n-1].Resident)/float64(r.Flat[0].Resident), maxGrowth)
+	}
+}
+
+func (r *report) passed() bool {
+	return !slices.ContainsFunc(r.Bars, func(b bar) bool { return !b.Ok })
+}
+
+func mb(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// print writes the report for people.
+func (r *report) print(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	last := ""
+	for _, x := range r.Rows {
+		if x.Scenario != last {
+			last = x.Scenario
+			_, _ = fmt.Fprintf(w, "\n%s\t p50 us\t p99 us\t calls/s\t CPU us/call\t p50 ratio\t p99 ratio\t rate ratio\t\n", last)
+		}
+		if x.Error != "" {
+			first, _, _ := strings.Cut(x.Error, "\n")
+			_, _ = fmt.Fprintf(w, "%s\t -\t -\t -\t -\t -\t -\t -\t %.90s\n", x.Target, first)
+			continue
+		}
+		_, _ = fmt.Fprintf(w, "%s\t %.0f\t %.0f\t %.0f\t %.0f\t %.2f\t %.2f\t %.2f\t\n",
+			x.Target, x.P50, x.P99, x.PerSec, x.CPU, x.P50Ratio, x.P99Ratio, x.Rate)
+	}
+	if len(r.Memory) > 0 {
+		_, _ = fmt.Fprint(w, "\nidle servers, all running\t daemon MB\t without any\t supervisor PSS MB\t\n")
+		for _, m := range r.Memory {
+			_, _ = fmt.Fprintf(w, "%d\t %.1f\t %.1f\t %.1f\t\n", m.Servers, mb(m.Daemon), mb(m.Empty), mb(m.Supervisor))
+		}
+	}
+	if len(r.Flat) > 0 {
+		_, _ = fmt.Fprint(w, "\ncalls\t daemon MB\t\n")
+		for _, p := range r.Flat {
+			_, _ = fmt.Fprintf(w, "%d\t %.1f\t\n", p.Calls, mb(p.Resident))
+		}
+	}
+	_ = w.Flush() // the report is all there is; a broken pipe means that nobody reads it
+	_, _ = fmt.Fprintln(out)
+	for _, b := range r.Bars {
+		verdict := "ok    "
+		if !b.Ok {
+			verdict = "MISSED"
+		}
+		_, _ = fmt.Fprintf(out, "%s %s %.2f: %.2f\n", verdict, b.Text, b.Bar, b.Got)
+	}
+}
