@@ -148,8 +148,8 @@ func (e *Env) showDaemon(ctx context.Context, state string) error {
 
 var daemonStop = Command{
 	Path: "daemon stop", Short: "Stop the daemon", Op: "daemon.stop",
-	Long: "It returns when the process has ended. Supervised servers are left to their supervisors, which end them\n" +
-		"when no daemon comes back within ten minutes; --children ends them now.",
+	Long: "It returns when the process has ended. Supervised servers are left to their supervisors; the next daemon ends\n" +
+		"what it finds, and without one they end after ten minutes. --children ends them now, also when no daemon runs.",
 	Example: "mcpx daemon stop\nmcpx daemon stop --children",
 	Flags:   []Flag{{Name: "children", Kind: BoolFlag, Usage: "end the processes of all servers too"}},
 	Run: func(ctx context.Context, e *Env, a Args) error {
@@ -174,12 +174,19 @@ func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, err 
 	}
 	ctx, cancel := context.WithTimeout(e.operation(ctx), stopWithin)
 	defer cancel()
-	if _, err := client.DaemonStop(ctx, api.StopDaemon{Children: children}); down(err) {
-		return "already_stopped", nil
-	} else if err != nil {
-		return "", err
+	if _, err := client.DaemonStop(ctx, api.StopDaemon{Children: children}); !down(err) {
+		return "stopped", err
 	}
-	return "stopped", nil
+	if children {
+		paths, err := e.Paths()
+		if err != nil {
+			return "", err
+		}
+		if _, err := daemon.EndChildren(ctx, paths, e.Version, e.Now()); err != nil {
+			return "", err
+		}
+	}
+	return "already_stopped", nil
 }
 
 var daemonRestart = Command{

@@ -17,6 +17,3 @@ func commands() []Command {
 		demoServer, version,
 	}
 }
-
-// noCommand lists the rows of api.Ops that no command carries out, with the reason.
-var noCommand = map[string]string{}

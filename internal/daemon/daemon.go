@@ -109,6 +109,10 @@ func (d *Daemon) start(ctx context.Context) error {
 	if d.settings, err = LoadSettings(c.Paths.Settings(), c.Getenv); err != nil {
 		return err
 	}
+	left, err := sweep(ctx, c.Paths, false)
+	if err != nil || left > 0 {
+		d.log.LogAttrs(ctx, slog.LevelWarn, "children of an earlier daemon", slog.Int(key.Count, left), slog.Any(key.Cause, err))
+	}
 	if c.Listen != "" {
 		if err := d.settings.Override("listener.address", "--listen", c.Listen); err != nil {
 			return err
@@ -191,6 +195,22 @@ func (d *Daemon) buildEdges() error {
 		Service: d.control, SameUser: sameUser, Routes: front, ConnContext: httpedge.ConnContext, Log: log,
 	})
 	return err
+}
+
+// EndChildren ends the servers that an earlier daemon left with their supervisors. It fails while a daemon runs.
+func EndChildren(ctx context.Context, paths api.Paths, version string, now time.Time) (ended int, err error) {
+	if _, err := os.Stat(paths.State); os.IsNotExist(err) {
+		return 0, nil
+	}
+	lock, err := own(paths, owner{Pid: os.Getpid(), Started: now.UTC(), Version: version})
+	if err != nil {
+		return 0, err
+	}
+	ended, err = sweep(ctx, paths, true)
+	if removeErr := os.Remove(paths.Owner()); err == nil {
+		err = removeErr
+	}
+	return ended, errors.Join(err, lock.Release())
 }
 
 // StopAsked gives a value when a caller of the API wants the daemon to end; it says whether children end too.

@@ -3,6 +3,9 @@
 package daemon
 
 import (
+	"context"
+
+	"mcpx/internal/api"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/store"
@@ -12,3 +15,6 @@ import (
 func (d *Daemon) stdio(store.Epoch) (gateway.Backend, error) {
 	return nil, fault.New(fault.Unavailable, "platform-unsupported").Saying("the daemon does not run on this system yet")
 }
+
+// sweep has nothing to end.
+func sweep(context.Context, api.Paths, bool) (int, error) { return 0, nil }

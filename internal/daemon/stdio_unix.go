@@ -3,9 +3,11 @@
 package daemon
 
 import (
+	"context"
 	"crypto/rand"
 
 	"mcpx/internal/api"
+	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
 	"mcpx/internal/shim"
@@ -22,4 +24,15 @@ func (d *Daemon) stdio(epoch store.Epoch) (gateway.Backend, error) {
 		StateDir: d.cfg.Paths.State, RunDir: d.cfg.Paths.Run, Exe: d.cfg.Exe, Version: d.cfg.Version, Epoch: uint64(epoch),
 		Environ: d.cfg.Environ, Now: d.cfg.Now, IDs: id.NewSource(d.cfg.Now, rand.Reader), Log: telemetry.For(d.cfg.Log, "shim"),
 	})
+}
+
+// sweep ends what earlier daemons of this home left running. A child that lives on is not attached to again yet: its
+// server starts anew with the next call.
+func sweep(ctx context.Context, paths api.Paths, wait bool) (ended int, err error) {
+	ended, err = shim.Sweep(ctx, paths.State, wait)
+	if err != nil {
+		err = fault.New(fault.Unavailable, "sweep-failed").Saying("what an earlier daemon left in %s could not be ended", paths.Bundles()).
+			Hinting("look at the processes with `ps`, and at that directory").Because(err)
+	}
+	return ended, err
 }

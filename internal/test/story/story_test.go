@@ -58,7 +58,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode": exitcode, "json": jsonValue, "until": until, "http": request, "killchild": killChild, "mode": mode, "busyport": busyPort,
+			"exitcode": exitcode, "json": jsonValue, "until": until, "http": request, "killchild": killChild, "mode": mode, "busyport": busyPort, "alive": alive, "gone": gone,
 		},
 	})
 }
@@ -233,6 +233,39 @@ func killChild(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s has no process:\n%s", args[0], out)
+}
+
+// alive PID fails when there is no such process.
+func alive(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: alive PID")
+	}
+	if !lives(ts, args[0]) {
+		ts.Fatalf("process %s is gone", args[0])
+	}
+}
+
+// gone PID waits until there is no such process.
+func gone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: gone PID")
+	}
+	for deadline := time.Now().Add(within); lives(ts, args[0]); time.Sleep(10 * time.Millisecond) { // a process table has no event
+		if time.Now().After(deadline) {
+			ts.Fatalf("process %s lives on after %s", args[0], within)
+		}
+	}
+}
+
+// lives says whether a process runs; a zombie that nobody has reaped does not.
+func lives(ts *testscript.TestScript, pid string) bool {
+	n, err := strconv.Atoi(pid)
+	ts.Check(err)
+	if syscall.Kill(n, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err != nil || !strings.Contains(string(stat), ") Z ")
 }
 
 // mode PERM FILE checks the permission bits.

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"testing"
+
+	"mcpx/internal/api"
+)
+
+// noCommand lists the rows of api.Ops that no command carries out, with the reason.
+var noCommand = map[string]string{}
+
+func TestEveryOpHasACommand(t *testing.T) {
+	by := map[string]string{}
+	for _, c := range commands() {
+		if c.Op == "" {
+			continue
+		}
+		if _, ok := api.Find(c.Op); !ok {
+			t.Errorf("%s carries out %s, which is not in the table", c.Path, c.Op)
+		}
+		by[c.Op] = c.Path
+	}
+	for _, op := range api.Ops {
+		if by[op.Name] == "" && noCommand[op.Name] == "" {
+			t.Errorf("%s has no command and no reason in noCommand", op.Name)
+		}
+	}
+}
