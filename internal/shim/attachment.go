@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// ackEvery is how many written messages are acknowledged at the latest; the daemon keeps at most window of them
-	// on the way, so it must hear of them before that many.
-	ackEvery = 4
+	// ackMessages and ackBytes, both reached, make an acknowledgement due at once: half of what the daemon lets be on
+	// the way, so that its window never closes for a child that reads.
+	ackMessages = windowMessages / 2
+	ackBytes    = windowBytes / 2
 	// ackAfter is how long an acknowledgement waits for a message to ride with. A call that is answered sooner costs
 	// no frame of its own.
 	ackAfter = 2 * time.Millisecond
@@ -36,6 +37,10 @@ type attachment struct {
 	armed   atomic.Bool   // a late acknowledgement is on its way
 	pong    atomic.Int64  // when the daemon last showed life, nanoseconds of the supervisor's clock
 	gone    chan struct{} // closed when the connection is over
+
+	// Of the pump that calls wrote:
+	seen uint64 // acked at the last call
+	due  int    // bytes written since seen changed
 
 	closing sync.Once
 
@@ -140,9 +145,13 @@ func (a *attachment) json(k kind, value any) error {
 
 // wrote records that the child has all messages up to seq. The acknowledgement travels with the next frame; alone
 // only when several are due or nothing comes along soon.
-func (a *attachment) wrote(seq uint64) {
+func (a *attachment) wrote(seq uint64, bytes int) {
 	a.written.Store(seq)
-	if seq-a.acked.Load() >= ackEvery {
+	acked := a.acked.Load()
+	if acked != a.seen {
+		a.seen, a.due = acked, 0 // one rode along
+	}
+	if a.due += bytes; a.due >= ackBytes && seq-acked >= ackMessages {
 		a.ack()
 		return
 	}

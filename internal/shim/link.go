@@ -21,9 +21,12 @@ import (
 )
 
 const (
-	// window is how many messages may be on the way to the supervisor beyond the last WRITTEN. The rest waits here,
-	// where a cancellation can still take its request back.
-	window = 8
+	// windowMessages is how many messages may be on the way to the supervisor beyond the last WRITTEN. The rest waits
+	// here, where a cancellation can still take its request back.
+	windowMessages = 8
+	// windowBytes lets more of them go while they are short: as much as the pipe of a direct child swallows, too.
+	// With 32 clients calling at once it saves a third of the time (BenchmarkHop), because bursts stay together.
+	windowBytes = 64 << 10
 	// linkBuffer is the size of the read buffer of a link; longer frames get memory of their own.
 	linkBuffer = 32 << 10
 	// controlWait bounds a stop over a control connection.
@@ -57,16 +60,22 @@ type link struct {
 	done      chan struct{} // closed when nothing more is called on sink
 
 	mu      sync.Mutex // guards flight and settled
-	flight  []uint64   // refs of messages beyond the last WRITTEN, 0 for those without
+	flight  []sent     // messages beyond the last WRITTEN
 	settled uint64     // seq of the last WRITTEN
 }
 
 var _ gateway.Link = (*link)(nil)
 
+// sent is a message on its way.
+type sent struct {
+	ref  uint64 // 0 for what is no request
+	size int
+}
+
 func newLink(b *Backend, dir bundle, super ready, w welcome, conn *net.UnixConn, sink gateway.Sink) *link {
 	l := &link{backend: b, dir: dir, super: super, welcome: w, conn: conn, sink: sink, done: make(chan struct{})}
 	l.raw, _ = conn.SyscallConn() // fails only on a closed connection
-	l.box.port, l.box.window = l, window
+	l.box.port, l.box.window = l, window{messages: windowMessages, bytes: windowBytes}
 	return l
 }
 
@@ -210,17 +219,19 @@ func (l *link) written(seq uint64) {
 	if seq > l.settled {
 		n = int(min(seq-l.settled, uint64(len(l.flight))))
 	}
-	refs := l.flight[:n]
+	settled := l.flight[:n]
 	l.flight = l.flight[n:]
 	l.settled += uint64(n)
 	l.mu.Unlock()
-	for _, ref := range refs {
-		if ref != 0 {
-			l.sink.Written(ref)
+	done := load{messages: n}
+	for _, m := range settled {
+		done.bytes += m.size
+		if m.ref != 0 {
+			l.sink.Written(m.ref)
 		}
 	}
 	if n > 0 {
-		l.box.settle(n)
+		l.box.settle(done)
 	}
 }
 
@@ -268,7 +279,7 @@ func (l *link) write(b []byte) error {
 
 func (l *link) encode(b []byte, m gateway.Outbound, seq uint64) []byte {
 	l.mu.Lock()
-	l.flight = append(l.flight, m.Ref)
+	l.flight = append(l.flight, sent{m.Ref, len(m.Body)})
 	l.mu.Unlock()
 	h := header{
 		length: uint32(len(m.Tag) + len(m.Body)), kind: kindMsg, tag: uint16(len(m.Tag)),

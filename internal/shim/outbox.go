@@ -28,12 +28,25 @@ type port interface {
 	handed(refs []uint64)
 }
 
+// load is an amount of messages.
+type load struct{ messages, bytes int }
+
+// window bounds what may be on the way, beyond recall. The zero window is always open.
+type window struct {
+	messages int // so many always may
+	bytes    int // and more of them while they are not longer than this together
+}
+
+func (w window) open(l load, next int) bool {
+	return w == window{} || l.messages < w.messages || l.bytes+next <= w.bytes
+}
+
 // outbox passes messages on in order without ever making its caller wait for the peer. When nothing is queued, the
 // caller's own goroutine writes: a message then costs one system call and no hand-over. Otherwise whoever writes at
 // that moment takes everything that was queued meanwhile along in one write.
 type outbox struct {
 	port   port
-	window int // messages that may be on the way, that is encoded and not yet settled; 0: no bound
+	window window
 
 	mu      sync.Mutex // guards the fields below; not held while writing
 	queue   []gateway.Outbound
@@ -41,7 +54,7 @@ type outbox struct {
 	urgent  []byte // frames that go before the queue
 	writing bool   // somebody writes; he looks at the queue again before he stops
 	seq     uint64
-	flight  int
+	flight  load          // encoded and not yet settled
 	dead    bool          // a write failed
 	refused error         // set when nothing can be sent any more
 	idle    chan struct{} // closed when writing ends; nil while nobody waits for that
@@ -81,10 +94,11 @@ func (o *outbox) push(frames []byte) {
 	o.kick()
 }
 
-// settle makes room in the window for n messages and goes on with the queue.
-func (o *outbox) settle(n int) {
+// settle makes room in the window and goes on with the queue.
+func (o *outbox) settle(done load) {
 	o.mu.Lock()
-	o.flight -= n
+	o.flight.messages -= done.messages
+	o.flight.bytes -= done.bytes
 	if len(o.queue) == 0 || o.refused != nil {
 		o.mu.Unlock()
 		return
@@ -202,11 +216,12 @@ func (o *outbox) fillLocked() bool {
 	o.buf, o.refs = append(o.buf[:0], o.urgent...), o.refs[:0]
 	o.urgent = nil
 	n := 0
-	for n < len(o.queue) && (o.window == 0 || o.flight < o.window) && (n == 0 || len(o.buf) < batchBytes) {
+	for n < len(o.queue) && o.window.open(o.flight, len(o.queue[n].Body)) && (n == 0 || len(o.buf) < batchBytes) {
 		m := o.queue[n]
 		n++
 		o.seq++
-		o.flight++
+		o.flight.messages++
+		o.flight.bytes += len(m.Body)
 		o.bytes -= len(m.Body)
 		o.buf = o.port.encode(o.buf, m, o.seq)
 		o.refs = append(o.refs, m.Ref)

@@ -278,7 +278,7 @@ func (s *supervisor) write(a *attachment, lines []byte, seq uint64) bool {
 		}
 		return true
 	}
-	a.wrote(seq)
+	a.wrote(seq, len(lines))
 	return true
 }
 
