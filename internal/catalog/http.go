@@ -91,6 +91,12 @@ var ownHeaders = []string{
 	"keep-alive", "last-event-id", "te", "trailer", "transfer-encoding", "upgrade",
 }
 
+// OwnHeader says whether mcpx sets this header itself, so that an entry cannot.
+func OwnHeader(name string) bool {
+	low := strings.ToLower(name)
+	return slices.Contains(ownHeaders, low) || strings.HasPrefix(low, "mcp-") || strings.HasPrefix(low, "proxy-")
+}
+
 func validHeaderName(name string) *fault.Error {
 	field := "header " + name
 	const marks = "!#$%&'*+-.^_`|~"
@@ -99,8 +105,7 @@ func validHeaderName(name string) *fault.Error {
 	}) >= 0 {
 		return invalid("header", "%q is no name of a header", name).Hinting("write it as --header NAME=VALUE")
 	}
-	low := strings.ToLower(name)
-	if slices.Contains(ownHeaders, low) || strings.HasPrefix(low, "mcp-") || strings.HasPrefix(low, "proxy-") {
+	if OwnHeader(name) {
 		return invalid(field, "is set by mcpx itself").Hinting("remove it")
 	}
 	return nil

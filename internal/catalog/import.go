@@ -230,6 +230,10 @@ func (e *entryReader) http(s *Server, r rawEntry, url string) error {
 	}
 	for _, headers := range []map[string]scalar{r.Headers, r.HTTPHeaders} {
 		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			if OwnHeader(name) { // many files carry Accept or Content-Type, which are the client's business
+				e.note("header-dropped", "the header %s is set by mcpx itself", name)
+				continue
+			}
 			// A header has no variable of its own, so one is named after the server and the header.
 			variable := variableName(s.Name + "_" + name)
 			b, err := e.binding("header "+name, name, variable, string(headers[name]))

@@ -20,7 +20,7 @@ func TestParseImport(t *testing.T) {
 			"one-line": {"command": "npx -y @a/fs --root /srv"},
 			"tokens": {"command": "x", "env": {"GITHUB_TOKEN": "ghp_FAKE0000", "A": "${A}", "B": "pre {env:B}", "C": "${C:-d}", "D": "$D"}},
 			"github.com/acme/fs": {"command": "x", "disabled": true},
-			"h": {"type": "http", "url": "https://e.com/mcp", "headers": {"Authorization": "Bearer ghp_FAKE0000", "X-Org": "acme", "X-T": "Bearer $TOK"}},
+			"h": {"type": "http", "url": "https://e.com/mcp", "headers": {"Authorization": "Bearer ghp_FAKE0000", "X-Org": "acme", "Accept": "*/*", "X-T": "Bearer $TOK"}},
 			"cline": {"transport": {"type": "streamableHttp", "url": "http://127.0.0.1:1/mcp"}},
 			"flat": {"transport": "sse", "url": "http://127.0.0.1:1/sse"},
 			"open": {"type": "local", "command": ["uvx", "y", "--z"], "environment": {"A": "1"}, "enabled": false},
@@ -44,7 +44,7 @@ func TestParseImport(t *testing.T) {
 		{Server{Name: "github.com-acme-fs", Stdio: stdio("x", nil, nil), Lifecycle: Disabled}, "name-changed"},
 		{Server{Name: "h", HTTP: &HTTP{URL: "https://e.com/mcp", Transport: TransportStreamable, Headers: map[string]Binding{
 			"Authorization": {Template: "Bearer {env:H_AUTHORIZATION}"}, "X-Org": {Literal: "acme"}, "X-T": {Template: "Bearer {env:TOK}"},
-		}}}, "value-not-imported"},
+		}}}, "header-dropped value-not-imported"},
 		{Server{Name: "cline", HTTP: &HTTP{URL: "http://127.0.0.1:1/mcp", Transport: TransportStreamable}}, ""},
 		{Server{Name: "flat", HTTP: &HTTP{URL: "http://127.0.0.1:1/sse", Transport: TransportSSE}}, ""},
 		{Server{Name: "open", Stdio: stdio("uvx", []string{"y", "--z"}, map[string]Binding{"A": {Literal: "1"}}), Lifecycle: Disabled}, ""},

@@ -1,0 +1,154 @@
+package clientfile
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/secret"
+)
+
+// Effective joins the layers of each agent as the agent does for the project, and gives the entries that count: one of
+// each name and agent, in the order of the agents and of the files.
+func (s System) Effective(all []Observed, hub Hub) []Entry {
+	var out []Entry
+	for _, a := range Agents() {
+		out = append(out, s.effective(a, all, hub)...)
+	}
+	return out
+}
+
+func (s System) effective(a Agent, all []Observed, hub Hub) []Entry {
+	d := dialectOf(a)
+	var entries []Entry
+	var off []rule
+	for _, o := range all {
+		if o.Agent != a {
+			continue
+		}
+		off = append(off, o.off...)
+		for _, e := range o.Entries {
+			if e.Scope == "" {
+				e.Scope = o.File.Scope
+			}
+			if e.Scope == ScopeLocal && !slices.Contains(s.upwards(), e.project) {
+				continue // of another project
+			}
+			entries = append(entries, e)
+		}
+	}
+	slices.SortStableFunc(entries, func(x, y Entry) int { return cmp.Compare(x.Scope.rank(), y.Scope.rank()) })
+
+	var out []Entry
+	for _, e := range entries {
+		i := slices.IndexFunc(out, func(old Entry) bool { return old.Name == e.Name })
+		switch {
+		case i < 0:
+			out = append(out, e)
+		case !e.Enabled && hasGate(e):
+			// The agent ignores the layer, so it hides nothing.
+		case d.merges:
+			out[i] = mergedEntry(d, hub, out[i], e)
+		default:
+			out[i] = e
+		}
+	}
+	for i := range out {
+		if switchedOff(off, out[i].Name, "") || slices.ContainsFunc(s.upwards(), func(p string) bool { return switchedOff(off, out[i].Name, p) }) {
+			out[i].Enabled = false
+		}
+	}
+	return out
+}
+
+// hasGate says whether an entry is off because a person has not agreed to it yet.
+func hasGate(e Entry) bool {
+	return e.gated || slices.ContainsFunc(e.Problems, func(p Problem) bool { return p.Code == "approval-pending" })
+}
+
+// mergedEntry reads the fields of both layers again as one entry. In doubt the place is that of the stronger one.
+func mergedEntry(d dialect, hub Hub, below, above Entry) Entry {
+	f := found{name: above.Name, at: above.At, value: below.value.merged(*above.value), scope: above.Scope}
+	r := reader{dialect: d, agent: above.agent, hub: hub, found: f}
+	e := r.entry()
+	e.project, e.dir = above.project, above.dir
+	return e
+}
+
+// Offer is one server for `mcpx up`: entries of several agents that define the same thing are one offer.
+type Offer struct {
+	Name    string   // unique among the offers, valid in a URL path
+	Agents  []Agent  // whose entries it comes from
+	Entries []string // the names of the entries there, in the same order
+	Run     Runnable
+}
+
+// Skipped is an entry that cannot be offered.
+type Skipped struct {
+	Agent Agent
+	Name  string
+	Err   error // *fault.Error
+}
+
+// Offers makes the entries that are on runnable, joins equal ones and gives each a name. Taken names are those of the
+// catalog; an entry that would hide one gets another name.
+func (s System) Offers(entries []Entry, taken []string) (offers []Offer, skipped []Skipped) {
+	used := map[string]bool{}
+	for _, name := range taken {
+		used[name] = true
+	}
+	for _, e := range entries {
+		if !e.Enabled {
+			continue
+		}
+		run, err := s.Runnable(e)
+		if err != nil {
+			skipped = append(skipped, Skipped{Agent: e.agent, Name: e.Name, Err: err})
+			continue
+		}
+		i := slices.IndexFunc(offers, func(o Offer) bool { return sameServer(*o.Run.server, *run.server) })
+		if i < 0 {
+			name := freeName(run.server.Name, e.agent, used)
+			used[name] = true
+			run.server.Name = name
+			offers = append(offers, Offer{Name: name, Run: run})
+			i = len(offers) - 1
+		}
+		offers[i].Agents = append(offers[i].Agents, e.agent)
+		offers[i].Entries = append(offers[i].Entries, e.Name)
+		maps.Copy(offers[i].Run.secrets, run.secrets)
+	}
+	return offers, skipped
+}
+
+// sameServer compares definitions, values included, but not names.
+func sameServer(a, b catalog.Server) bool {
+	a.Name, b.Name = "", ""
+	return catalog.Revision([]catalog.Server{a}) == catalog.Revision([]catalog.Server{b})
+}
+
+// nameRoom is what freeName leaves of a name, so that agent and number fit behind it.
+const nameRoom = 44
+
+// freeName is the name, else with the agent behind it, else with a number.
+func freeName(name string, a Agent, used map[string]bool) string {
+	if !used[name] {
+		return name
+	}
+	name = name[:min(len(name), nameRoom)] + "-" + string(a)
+	for n, try := 2, name; ; n++ {
+		if !used[try] {
+			return try
+		}
+		try = name + "-" + strconv.Itoa(n)
+	}
+}
+
+// Redact makes the values of all offers known to a redactor.
+func Redact(offers []Offer, to *secret.Redactor) {
+	for _, o := range offers {
+		o.Run.Redact(to)
+	}
+}

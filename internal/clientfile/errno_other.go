@@ -1,0 +1,8 @@
+//go:build !unix
+
+package clientfile
+
+import "io/fs"
+
+// errNotDir has no code of its own here.
+var errNotDir = fs.ErrNotExist

@@ -1,0 +1,106 @@
+package clientfile
+
+import (
+	"regexp"
+	"strings"
+
+	"mcpx/internal/fault"
+)
+
+// world is where the references of an agent lead.
+type world struct {
+	lookup   func(name string) (string, bool)
+	readFile func(path string) (string, error) // relative paths start at the file with the reference
+}
+
+// expander replaces the references in one value, as the agent does.
+type expander func(value string, w world) (string, error)
+
+var (
+	bracedRef = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+	bareRef   = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
+	curlyRef  = regexp.MustCompile(`\{(env|file):([^}]+)\}`)
+)
+
+// replace calls one for each match; the first error ends it.
+func replace(value string, ref *regexp.Regexp, one func(m []string) (string, error)) (string, error) {
+	var failed error
+	out := ref.ReplaceAllStringFunc(value, func(s string) string {
+		v, err := one(ref.FindStringSubmatch(s))
+		if err != nil && failed == nil {
+			failed = err
+		}
+		return v
+	})
+	return out, failed
+}
+
+func unset(name string) error {
+	return fault.New(fault.Unavailable, "credential-missing").
+		Saying("the variable %s is not set", name).
+		Hinting("set it in the shell that starts mcpx").Retrying(fault.AfterFix)
+}
+
+// expandBraces is Claude's: ${V} and ${V:-default}; a variable that is not set and has no default is an error there
+// too.
+func expandBraces(value string, w world) (string, error) {
+	return replace(value, bracedRef, func(m []string) (string, error) {
+		if v, ok := w.lookup(m[1]); ok {
+			return v, nil
+		}
+		if m[2] != "" {
+			return m[3], nil
+		}
+		return "", unset(m[1])
+	})
+}
+
+// expandDollar is Gemini's: $V, ${V} and ${V:-default}. A bare $V that is not set stays as it is, there too.
+func expandDollar(value string, w world) (string, error) {
+	var out strings.Builder
+	for rest := value; rest != ""; {
+		i := strings.IndexByte(rest, '$')
+		if i < 0 {
+			out.WriteString(rest)
+			break
+		}
+		out.WriteString(rest[:i])
+		rest = rest[i:]
+		ref, by := bareRef, expandBare
+		if strings.HasPrefix(rest, "${") {
+			ref, by = bracedRef, expandBraces
+		}
+		at := ref.FindStringIndex(rest)
+		if at == nil || at[0] != 0 {
+			out.WriteByte('$')
+			rest = rest[1:]
+			continue
+		}
+		v, err := by(rest[:at[1]], w)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(v)
+		rest = rest[at[1]:]
+	}
+	return out.String(), nil
+}
+
+func expandBare(ref string, w world) (string, error) {
+	if v, ok := w.lookup(ref[1:]); ok {
+		return v, nil
+	}
+	return ref, nil
+}
+
+// expandCurly is OpenCode's: {env:V}, empty when it is not set, and {file:path}.
+func expandCurly(value string, w world) (string, error) {
+	return replace(value, curlyRef, func(m []string) (string, error) {
+		if m[1] == "env" {
+			v, _ := w.lookup(m[2])
+			return v, nil
+		}
+		v, err := w.readFile(m[2])
+		return strings.TrimSpace(v), err
+	})
+}

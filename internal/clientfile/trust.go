@@ -1,0 +1,98 @@
+package clientfile
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// trust is what the user has told the agents about files that come with a project. A project file that its agent would
+// not read is not served either.
+type trust struct {
+	codex    []string // trusted projects
+	approved []string // servers of .mcp.json that Claude may start
+	rejected []string
+	all      bool // Claude may start all of them
+}
+
+// trust reads the agents' own records.
+func (s System) trust() trust {
+	var t trust
+	if s.Project == "" {
+		return t
+	}
+	read := func(path string, d dialect) node {
+		data, p := load(path)
+		if p != nil {
+			return node{}
+		}
+		parse := parseTOML
+		if d.format != TOML {
+			parse = func(data []byte) (node, error) { return parseJSON(data, d.lenient) }
+		}
+		root, err := parse(data)
+		if err != nil {
+			return node{} // the observation of the same file says what is wrong with it
+		}
+		return root
+	}
+	dir, _ := s.moved("CODEX_HOME", ".codex")
+	for _, p := range read(filepath.Join(dir, "config.toml"), codex()).get("projects").fields {
+		if p.value.get("trust_level").text == "trusted" {
+			t.codex = append(t.codex, p.name)
+		}
+	}
+	take := func(n node) {
+		yes, _ := n.get("enabledMcpjsonServers").texts()
+		no, _ := n.get("disabledMcpjsonServers").texts()
+		all, _ := n.get("enableAllProjectMcpServers").bool()
+		t.approved, t.rejected, t.all = append(t.approved, yes...), append(t.rejected, no...), t.all || all
+	}
+	dir, rule := s.moved("CLAUDE_CONFIG_DIR")
+	settings := dir
+	if rule == byDefault {
+		settings = filepath.Join(dir, ".claude")
+	}
+	take(read(filepath.Join(settings, "settings.json"), claude()))
+	projects := read(filepath.Join(dir, ".claude.json"), claude()).get("projects")
+	for _, d := range s.upwards() {
+		take(projects.get(d))
+		// settings.json of the project comes with the project, so it cannot approve the project's own servers.
+		take(read(filepath.Join(d, ".claude", "settings.local.json"), claude()))
+	}
+	return t
+}
+
+// gate is the reason for which the agent ignores a whole file.
+func (t trust) gate(l Location) string {
+	if l.Agent != Codex || l.File.Scope != ScopeProject {
+		return ""
+	}
+	for _, p := range t.codex {
+		if p == l.File.Project || strings.HasPrefix(l.File.Project, strings.TrimSuffix(p, "/")+"/") {
+			return ""
+		}
+	}
+	return "project-untrusted"
+}
+
+// approve switches off what Claude would ask about, or was told not to start.
+func (t trust) approve(o *Observed) {
+	if o.Agent != Claude || o.File.Scope != ScopeProject {
+		return
+	}
+	for i := range o.Entries {
+		e := &o.Entries[i]
+		switch {
+		case slices.Contains(t.rejected, e.Name):
+			e.Enabled = false
+		case t.all || slices.Contains(t.approved, e.Name):
+		default:
+			e.Enabled = false
+			e.Problems = append(e.Problems, Problem{Code: "approval-pending"})
+		}
+		if e.Routed != nil && !e.Enabled {
+			e.Routed.State = RoutedDisabled
+		}
+	}
+}
