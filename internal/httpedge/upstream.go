@@ -53,6 +53,15 @@ type Upstream struct {
 	// Three pools, because a connection is the unit of waiting: a stream that is open for hours must not take the place
 	// of a call, and a cancellation or the answer to a question must never wait for the call it belongs to.
 	calls, notes, streams *http.Client
+
+	bounds upBounds
+}
+
+// upBounds are the bounds of a link that tests make smaller.
+type upBounds struct {
+	body     int           // bytes of one message
+	endpoint time.Duration // wait for the endpoint event
+	abort    time.Duration // life of a cancelled call's stream
 }
 
 var _ gateway.Backend = (*Upstream)(nil)
@@ -70,7 +79,7 @@ func NewUpstream(c UpstreamConfig) (*Upstream, error) {
 	if c.Proxy == nil {
 		c.Proxy = http.ProxyFromEnvironment
 	}
-	u := &Upstream{cfg: c}
+	u := &Upstream{cfg: c, bounds: upBounds{body: upMaxBody, endpoint: upEndpointWait, abort: upAbortWait}}
 	u.calls = u.client(upConnsPerHost)
 	u.notes = u.client(upConnsPerHost)
 	u.streams = u.client(upStreamsPerHost)
@@ -145,11 +154,11 @@ func (u *Upstream) Open(ctx context.Context, o gateway.Open, sink gateway.Sink) 
 	if err != nil {
 		return nil, err
 	}
-	l := newUpLink(u, target, own, sink)
+	l := newUpLink(u, o.Server.Name, target, own, sink)
 	switch {
 	case o.Transport == catalog.TransportSSE:
 		l.mode = upSSE
-		if err := l.openStream(ctx, o.Server.Name); err != nil {
+		if err := l.openStream(ctx); err != nil {
 			l.stop()
 			return nil, err
 		}

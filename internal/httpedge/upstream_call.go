@@ -70,13 +70,13 @@ func (c *upCall) isRequest() bool { return c.m.Kind == rpc.Request }
 func (c *upCall) isListen() bool  { return c.isRequest() && c.m.Method == upListen }
 
 // abort ends the exchange when closing it is enough: byClose says that the protocol takes it for a cancellation, and a
-// body that nobody has begun to read was not sent. Otherwise the stream gets some time to end by itself.
-func (c *upCall) abort(byClose bool) bool {
+// body that nobody has begun to read was not sent. Otherwise the stream gets the time grace to end by itself.
+func (c *upCall) abort(byClose bool, grace time.Duration) bool {
 	c.mu.Lock()
 	c.aborted = true
 	enough := byClose || !c.reading
 	if !enough && !c.over && c.grace == nil {
-		c.grace = time.AfterFunc(upAbortWait, c.cancel)
+		c.grace = time.AfterFunc(grace, c.cancel)
 	}
 	c.mu.Unlock()
 	if enough {
@@ -280,7 +280,7 @@ func (l *upLink) readBody(c *upCall, resp *http.Response) {
 	limit := upMaxErrorBody
 	accepted := resp.StatusCode/100 == 2
 	if accepted {
-		limit = upMaxBody
+		limit = l.up.bounds.body
 	}
 	body, whole, err := upReadAll(resp.Body, limit, resp.ContentLength)
 	switch status := resp.StatusCode; {

@@ -56,7 +56,7 @@ func (l *upLink) fail(c *upCall, f gateway.Failure) {
 	f.Text = l.clean(f.Text, upMaxText)
 	if !c.isRequest() {
 		l.up.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "message not accepted by the server",
-			slog.String(key.Addr, l.target.Host), slog.String(key.Method, c.m.Method), slog.Int(key.Code, f.Status), slog.String(key.Cause, f.Text))
+			slog.String(key.Server, l.server), slog.String(key.Method, c.m.Method), slog.String(key.Cause, f.Text))
 		return
 	}
 	l.release(c)

@@ -54,6 +54,7 @@ const (
 // link a request whose POST was accepted is the peer's, and only its answer or Closed follow.
 type upLink struct {
 	up      *Upstream
+	server  string // name of the entry
 	sink    gateway.Sink
 	mode    upMode
 	target  *url.URL // where messages are POSTed
@@ -91,9 +92,9 @@ type upLink struct {
 
 var _ gateway.Link = (*upLink)(nil)
 
-func newUpLink(u *Upstream, target *url.URL, own http.Header, sink gateway.Sink) *upLink {
+func newUpLink(u *Upstream, server string, target *url.URL, own http.Header, sink gateway.Sink) *upLink {
 	l := &upLink{
-		up: u, sink: sink, target: target, own: own, hide: upSecrets(target, own), started: u.cfg.Now(),
+		up: u, server: server, sink: sink, target: target, own: own, hide: upSecrets(target, own), started: u.cfg.Now(),
 		done: make(chan struct{}), poke: make(chan struct{}, 1), calls: map[uint64]*upCall{},
 	}
 	l.life, l.stop = context.WithCancel(context.Background())
@@ -262,7 +263,7 @@ func (l *upLink) Abort(ref uint64) bool {
 	if c == nil {
 		return l.mode == upModern // it ended; a notification would mean nothing
 	}
-	return c.abort(l.mode == upModern)
+	return c.abort(l.mode == upModern, l.up.bounds.abort)
 }
 
 // Close ends the session with DELETE and then the link.

@@ -3,7 +3,9 @@ package httpedge
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -350,7 +352,8 @@ func TestUpstreamAbortGrace(t *testing.T) {
 		<-r.Context().Done()
 		close(ended)
 	}
-	l := upDial(t, upServe(t, f).URL, upTestOpen{})
+	const grace = 500 * time.Millisecond
+	l := upDial(t, upServe(t, f).URL, upTestOpen{bounds: upBounds{abort: grace}})
 	l.request(1, "slow", "", "")
 	f.seen(1, http.MethodPost, "slow")
 	began := time.Now()
@@ -358,11 +361,74 @@ func TestUpstreamAbortGrace(t *testing.T) {
 		t.Error("Abort returned true")
 	}
 	upSignal(t, "end of the stream", ended)
-	if d := time.Since(began); d < upAbortWait-100*time.Millisecond {
+	if d := time.Since(began); d < grace {
 		t.Errorf("the stream was closed after %s: a late answer had no chance", d)
 	}
 	if n := l.sink.count("failed"); n != 0 {
 		t.Error("a cancelled request was reported as failed")
+	}
+}
+
+// Every request ends exactly once, whatever the server does and whenever the lane cancels or closes.
+func TestUpstreamEndsOnce(t *testing.T) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		f := upNewFake(t)
+		var mu sync.Mutex
+		f.posts["tools/call"] = func(w http.ResponseWriter, r *http.Request, id string) {
+			mu.Lock()
+			act := rng.IntN(6)
+			mu.Unlock()
+			switch act {
+			case 0:
+				upBreak()
+			case 1:
+				http.Error(w, "no", http.StatusServiceUnavailable)
+			case 2:
+				<-r.Context().Done()
+			case 3:
+				upStartSSE(w)
+				upSay(w, "data: "+upAnswer(id)+"\n\n")
+				<-r.Context().Done()
+			case 4:
+				upStartSSE(w)
+				upSay(w, "id: 1\nretry: 1\ndata:\n\n")
+			default:
+				_, _ = io.WriteString(w, upAnswer(id))
+			}
+		}
+		f.get = func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusMethodNotAllowed) }
+		srv := httptest.NewServer(f)
+		l := upDial(t, srv.URL, upTestOpen{modern: seed%2 == 0, bounds: upBounds{abort: time.Millisecond}})
+		const calls = 150
+		for ref := uint64(1); ref <= calls; ref++ {
+			l.request(ref, "tools/call", "", "")
+			mu.Lock()
+			target := uint64(rng.IntN(calls)) + 1
+			mu.Unlock()
+			if target <= ref {
+				l.Abort(target)
+			}
+		}
+		f.seen(calls/3, http.MethodPost, "tools/call")
+		l.Close("")
+		l.exit()
+		ends := map[uint64]int{}
+		for _, rep := range l.sink.all {
+			if rep.Kind == "deliver" || rep.Kind == "failed" {
+				ends[rep.Ref]++
+			}
+		}
+		for ref, n := range ends {
+			if n > 1 {
+				t.Errorf("seed %d: request %d ended %d times", seed, ref, n)
+			}
+		}
+		if len(ends) == 0 {
+			t.Errorf("seed %d: nothing ended", seed)
+		}
+		srv.CloseClientConnections()
+		srv.Close()
 	}
 }
 
@@ -386,11 +452,11 @@ func TestUpstreamSSEStart(t *testing.T) {
 			upStartSSE(w)
 			upSay(w, "event: ping\ndata: 1\n\n")
 			<-r.Context().Done()
-		}, fault.Unavailable, "upstream-unreachable", "no endpoint event within 10 s"},
+		}, fault.Unavailable, "upstream-unreachable", "no endpoint event within 300ms"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			srv := upServe(t, http.HandlerFunc(tc.get))
-			_, err := upTryDial(t, srv.URL+"/sse", upTestOpen{sse: true})
+			_, err := upTryDial(t, srv.URL+"/sse", upTestOpen{sse: true, bounds: upBounds{endpoint: 300 * time.Millisecond}})
 			f := fault.From(err)
 			if err == nil || f.Kind != tc.kind || f.Code != tc.code || f.Hint == "" || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v", err)

@@ -3,6 +3,7 @@ package httpedge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -21,15 +22,17 @@ type upStream struct {
 
 // openStream opens the stream of an HTTP+SSE server and learns where messages are POSTed. ctx bounds this start; the
 // stream itself lives as long as the link.
-func (l *upLink) openStream(ctx context.Context, server string) error {
+func (l *upLink) openStream(ctx context.Context) error {
 	life, cancel := context.WithCancelCause(l.life)
-	late := time.AfterFunc(upEndpointWait, func() { cancel(errors.New("no endpoint event within 10 s")) })
+	late := time.AfterFunc(l.up.bounds.endpoint, func() {
+		cancel(fmt.Errorf("no endpoint event within %s", l.up.bounds.endpoint))
+	})
 	defer late.Stop()
 	left := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer left()
-	err := l.meet(life, server)
+	err := l.meet(life)
 	if err == nil && (!late.Stop() || !left()) {
-		err = l.unreachable(server, context.Cause(life))
+		err = l.unreachable(context.Cause(life))
 	}
 	if err == nil {
 		return nil // cancel belongs to the stream now and ends with l.life
@@ -38,25 +41,25 @@ func (l *upLink) openStream(ctx context.Context, server string) error {
 		l.stream.resp.Body.Close()
 	}
 	if cause := context.Cause(life); cause != nil {
-		err = l.unreachable(server, cause)
+		err = l.unreachable(cause)
 	}
 	cancel(nil)
 	return err
 }
 
-func (l *upLink) unreachable(server string, cause error) error {
+func (l *upLink) unreachable(cause error) error {
 	return fault.New(fault.Unavailable, "upstream-unreachable").
-		Saying("server %s gave no event stream at %s: %s", server, upShow(l.target), l.clean(upReason(cause), upMaxText)).
+		Saying("server %s gave no event stream at %s: %s", l.server, upShow(l.target), l.clean(upReason(cause), upMaxText)).
 		Hinting("check the URL of the entry and that the server runs").Retrying(fault.AfterWait)
 }
 
 // meet does the GET and reads up to the endpoint event.
-func (l *upLink) meet(ctx context.Context, server string) error {
+func (l *upLink) meet(ctx context.Context) error {
 	resp, err := l.get(ctx, "")
 	if err != nil {
-		return l.unreachable(server, err)
+		return l.unreachable(err)
 	}
-	l.stream = &upStream{resp: resp, events: newSSEReader(resp.Body, upMaxBody)}
+	l.stream = &upStream{resp: resp, events: newSSEReader(resp.Body, l.up.bounds.body)}
 	if !upIsStream(resp) {
 		body, _, _ := upReadAll(resp.Body, upMaxErrorBody, resp.ContentLength) // whatever arrived is good enough to quote
 		f := l.refusal(resp, body)
@@ -64,13 +67,13 @@ func (l *upLink) meet(ctx context.Context, server string) error {
 		if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
 			kind = fault.Unauthenticated
 		}
-		return fault.New(kind, "upstream-refused").Saying("server %s gave no event stream: %s", server, l.clean(f.Text, upMaxText)).
+		return fault.New(kind, "upstream-refused").Saying("server %s gave no event stream: %s", l.server, l.clean(f.Text, upMaxText)).
 			Hinting("check the URL, the transport and the headers of the entry").Retrying(fault.AfterFix)
 	}
 	for {
 		ev, err := l.stream.events.Next()
 		if err != nil {
-			return l.unreachable(server, errors.New("the stream ended before the endpoint event: "+upEndText(err)))
+			return l.unreachable(errors.New("the stream ended before the endpoint event: " + upEndText(err)))
 		}
 		if ev.Type != "endpoint" || ev.Partial {
 			continue
@@ -78,7 +81,7 @@ func (l *upLink) meet(ctx context.Context, server string) error {
 		to, err := resp.Request.URL.Parse(string(ev.Data))
 		if err != nil || to.User != nil || !upSameOrigin(to, l.target) {
 			return fault.New(fault.Denied, "upstream-endpoint-foreign").
-				Saying("server %s names an endpoint outside its own origin", server).
+				Saying("server %s names an endpoint outside its own origin", l.server).
 				Hinting("messages and credentials go to the origin of the entry's URL only; put the right URL into the entry")
 		}
 		l.target = to

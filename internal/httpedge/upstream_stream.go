@@ -104,7 +104,7 @@ func (l *upLink) readPostStream(c *upCall, resp *http.Response) {
 			tail.Stop()
 		}
 	}()
-	_, err := l.readEvents(newSSEReader(resp.Body, upMaxBody), &at, c, answered)
+	_, err := l.readEvents(newSSEReader(resp.Body, l.up.bounds.body), &at, c, answered)
 	resp.Body.Close()
 	what := "broke before the answer: "
 	for n := 1; tail == nil; n++ {
@@ -145,7 +145,7 @@ func (l *upLink) resume(c *upCall, at *upCursor, answered func()) (progress bool
 	defer resp.Body.Close()
 	switch {
 	case upIsStream(resp):
-		return l.readEvents(newSSEReader(resp.Body, upMaxBody), at, c, answered)
+		return l.readEvents(newSSEReader(resp.Body, l.up.bounds.body), at, c, answered)
 	case resp.StatusCode == http.StatusNotFound && c.session != "":
 		l.gone()
 	case !upPassing(resp.StatusCode):
@@ -208,7 +208,7 @@ func (l *upLink) standaloneOnce(at *upCursor, opened *bool) (progress bool, err 
 	switch {
 	case upIsStream(resp):
 		*opened = true
-		return l.readEvents(newSSEReader(resp.Body, upMaxBody), at, nil, nil)
+		return l.readEvents(newSSEReader(resp.Body, l.up.bounds.body), at, nil, nil)
 	case resp.StatusCode == http.StatusNotFound && *opened && session != "":
 		l.gone()
 	case resp.StatusCode == http.StatusBadRequest && at.last != "":

@@ -117,6 +117,7 @@ type upTestLink struct {
 }
 
 type upTestOpen struct {
+	bounds  upBounds // zero fields keep the product's
 	modern  bool
 	sse     bool
 	headers map[string]string
@@ -181,6 +182,15 @@ func upTryDial(t *testing.T, url string, o upTestOpen) (*upTestLink, error) {
 	up, err := NewUpstream(upConfig())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.bounds.body != 0 {
+		up.bounds.body = o.bounds.body
+	}
+	if o.bounds.endpoint != 0 {
+		up.bounds.endpoint = o.bounds.endpoint
+	}
+	if o.bounds.abort != 0 {
+		up.bounds.abort = o.bounds.abort
 	}
 	l := &upTestLink{t: t, up: up, sink: &upRecorder{t: t, bell: make(chan struct{})}}
 	open := gateway.Open{
