@@ -1,0 +1,398 @@
+package clientfile
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+	"mcpx/internal/secret"
+)
+
+// home is a user's home, project and system files in a temporary directory.
+type home struct {
+	t    *testing.T
+	root string
+	env  map[string]string
+}
+
+func newHome(t *testing.T) *home {
+	t.Helper()
+	h := &home{t: t, root: t.TempDir(), env: map[string]string{}}
+	h.write("home/src/app/.git/HEAD", "")
+	return h
+}
+
+func (h *home) path(p string) string { return filepath.Join(h.root, p) }
+
+func (h *home) write(p, text string) {
+	h.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(h.path(p)), 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(h.path(p), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *home) system() System {
+	return System{
+		Home: h.path("home"), Project: h.path("home/src/app/sub"), Root: h.path("system"), OS: "linux",
+		Lookup: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok },
+	}
+}
+
+// observe lists what was found: agent, path below the root, then the entries and problems.
+func (h *home) observe() string {
+	h.t.Helper()
+	var lines []string
+	for _, o := range h.system().Observe(testHub) {
+		path, err := filepath.Rel(h.root, o.File.Path)
+		if err != nil || strings.HasPrefix(path, "..") {
+			path = o.File.Path
+		}
+		line := string(o.Agent) + " " + path + " " + string(o.File.Scope)
+		if o.File.Shared {
+			line += " shared"
+		}
+		for _, p := range o.Problems {
+			line += " !" + p.Code
+		}
+		for _, e := range o.Entries {
+			state := " +"
+			if !e.Enabled {
+				state = " -"
+			}
+			line += state + e.Name
+			for _, p := range e.Problems {
+				line += "!" + p.Code
+			}
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (h *home) expect(want string) {
+	h.t.Helper()
+	if d := cmp.Diff(strings.ReplaceAll(strings.TrimSpace(want), "\t", ""), h.observe()); d != "" {
+		h.t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+const (
+	claudeDoc   = `{"mcpServers": {"NAME": {"command": "x"}}}`
+	codexDoc    = "[mcp_servers.NAME]\ncommand = \"x\"\n"
+	openCodeDoc = `{"mcp": {"NAME": {"type": "local", "command": ["x"]}}}`
+)
+
+func named(doc, name string) string { return strings.ReplaceAll(doc, "NAME", name) }
+
+func TestObserveDefaultPlaces(t *testing.T) {
+	h := newHome(t)
+	h.write("home/.claude.json", named(claudeDoc, "u"))
+	h.write("home/src/app/.mcp.json", named(claudeDoc, "p"))
+	h.write("home/src/.mcp.json", named(claudeDoc, "outside the work tree"))
+	h.write("system/etc/claude-code/managed-mcp.json", named(claudeDoc, "m"))
+	h.write("home/.codex/config.toml", named(codexDoc, "u"))
+	h.write("system/etc/codex/config.toml", named(codexDoc, "s"))
+	h.write("home/.gemini/settings.json", named(claudeDoc, "u"))
+	h.write("home/src/app/sub/.gemini/settings.json", named(claudeDoc, "p"))
+	h.write("home/src/app/.gemini/settings.json", named(claudeDoc, "not the working directory"))
+	h.write("system/etc/gemini-cli/settings.json", named(claudeDoc, "m"))
+	h.write("home/.cline/data/settings/cline_mcp_settings.json", named(claudeDoc, "cli"))
+	h.write("home/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", named(claudeDoc, "code"))
+	h.write("home/.config/opencode/config.json", named(openCodeDoc, "a"))
+	h.write("home/.config/opencode/opencode.jsonc", named(openCodeDoc, "b"))
+	h.write("home/src/app/opencode.json", named(openCodeDoc, "c"))
+	h.write("home/src/app/sub/.opencode/opencode.json", named(openCodeDoc, "d"))
+	h.expect(`
+		claude_code home/.claude.json user +u
+		claude_code home/src/app/.mcp.json project shared -p!approval-pending
+		claude_code system/etc/claude-code/managed-mcp.json managed +m
+		codex system/etc/codex/config.toml system +s
+		codex home/.codex/config.toml user +u
+		gemini home/.gemini/settings.json user +u
+		gemini home/src/app/sub/.gemini/settings.json project shared +p
+		gemini system/etc/gemini-cli/settings.json managed +m
+		cline home/.cline/data/settings/cline_mcp_settings.json user +cli
+		cline home/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json user +code
+		opencode home/.config/opencode/config.json user +a
+		opencode home/.config/opencode/opencode.jsonc user +b
+		opencode home/src/app/opencode.json project shared +c
+		opencode home/src/app/sub/.opencode/opencode.json project shared +d`)
+}
+
+func TestObserveMovedPlaces(t *testing.T) {
+	h := newHome(t)
+	h.env = map[string]string{
+		"CLAUDE_CONFIG_DIR": h.path("c"), "CODEX_HOME": h.path("x"), "GEMINI_CLI_SYSTEM_SETTINGS_PATH": h.path("g.json"),
+		"XDG_CONFIG_HOME": h.path("xdg"), "OPENCODE_CONFIG": h.path("oc.json"), "OPENCODE_CONFIG_CONTENT": named(openCodeDoc, "inline"),
+	}
+	h.write("home/.claude.json", named(claudeDoc, "no"))
+	h.write("c/.claude.json", named(claudeDoc, "yes"))
+	h.write("home/.codex/config.toml", named(codexDoc, "no"))
+	h.write("x/config.toml", named(codexDoc, "yes"))
+	h.write("g.json", named(claudeDoc, "yes"))
+	h.write("xdg/opencode/opencode.json", named(openCodeDoc, "yes"))
+	h.write("oc.json", named(openCodeDoc, "named"))
+	h.expect(`
+		claude_code c/.claude.json user +yes
+		codex x/config.toml user +yes
+		gemini g.json managed +yes
+		opencode xdg/opencode/opencode.json user +yes
+		opencode oc.json user +named
+		opencode OPENCODE_CONFIG_CONTENT local +inline`)
+	for _, l := range h.system().Locate() {
+		if l.Agent == Codex && l.File.Scope == ScopeUser && l.Rule != "CODEX_HOME" {
+			t.Errorf("%s was found by %s, want CODEX_HOME", l.File.Path, l.Rule)
+		}
+	}
+	mac := h.system()
+	mac.OS = "darwin"
+	found := false
+	for _, l := range mac.Locate() {
+		found = found || strings.Contains(l.File.Path, "Library/Application Support/Code/User")
+	}
+	if !found {
+		t.Error("the place of VS Code on macOS is missing")
+	}
+}
+
+// TestObserveUnreadable: a file that cannot be read is a finding beside the others.
+func TestObserveUnreadable(t *testing.T) {
+	h := newHome(t)
+	h.write("home/.claude.json", "{ broken")
+	h.write("home/.gemini/settings.json/x", "")
+	h.write("home/.config/opencode", "a file where a directory is expected")
+	h.write("home/.codex/config.toml", named(codexDoc, "good"))
+	want := `
+		claude_code home/.claude.json user !config-broken
+		codex home/.codex/config.toml user +good
+		gemini home/.gemini/settings.json user !config-unreadable`
+	if runtime.GOOS != "windows" && os.Geteuid() != 0 {
+		h.write("home/.cline/data/settings/cline_mcp_settings.json", "{}")
+		if err := os.Chmod(h.path("home/.cline/data/settings/cline_mcp_settings.json"), 0); err != nil {
+			t.Fatal(err)
+		}
+		want += "\n\t\tcline home/.cline/data/settings/cline_mcp_settings.json user !config-unreadable"
+	}
+	h.expect(want)
+}
+
+// TestProjectsAreTrustedFirst: files that come with a project count only after the user agreed in the agent.
+func TestProjectsAreTrustedFirst(t *testing.T) {
+	h := newHome(t)
+	app := h.path("home/src/app")
+	h.write("home/src/app/.mcp.json", `{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}, "c": {"command": "x"}}}`)
+	h.write("home/src/app/.claude/settings.json", `{"enableAllProjectMcpServers": true}`) // comes with the project too
+	h.write("home/.claude.json", `{"projects": {"`+app+`": {"enabledMcpjsonServers": ["a"], "disabledMcpjsonServers": ["c"]}}}`)
+	h.write("home/src/app/.codex/config.toml", named(codexDoc, "p"))
+	h.write("home/.codex/config.toml", "")
+	h.expect(`
+		claude_code home/.claude.json user
+		claude_code home/src/app/.mcp.json project shared +a -b!approval-pending -c
+		codex home/.codex/config.toml user
+		codex home/src/app/.codex/config.toml project shared !project-untrusted -p`)
+
+	h.write("home/src/app/.claude/settings.local.json", `{"enabledMcpjsonServers": ["b"]}`)
+	h.write("home/.codex/config.toml", "[projects.\""+app+"\"]\ntrust_level = \"trusted\"\n")
+	h.expect(`
+		claude_code home/.claude.json user
+		claude_code home/src/app/.mcp.json project shared +a +b -c
+		codex home/.codex/config.toml user
+		codex home/src/app/.codex/config.toml project shared +p`)
+
+	h.write("home/.claude/settings.json", `{"enableAllProjectMcpServers": true}`)
+	h.write("home/.codex/config.toml", "[projects.\""+app+"\"]\ntrust_level = \"untrusted\"\n")
+	h.write("home/src/app/.claude/settings.local.json", `{}`)
+	h.expect(`
+		claude_code home/.claude.json user
+		claude_code home/src/app/.mcp.json project shared +a +b -c
+		codex home/.codex/config.toml user
+		codex home/src/app/.codex/config.toml project shared !project-untrusted -p`)
+}
+
+// effective lists agent/name, state, and the command or URL of what counts.
+func (h *home) effective() string {
+	h.t.Helper()
+	s := h.system()
+	var lines []string
+	for _, e := range s.Effective(s.Observe(testHub), testHub) {
+		state := "+"
+		if !e.Enabled {
+			state = "-"
+		}
+		lines = append(lines, strings.Join(append([]string{state + string(e.Agent()) + "/" + e.Name, string(e.Command) + string(e.URL)}, e.Args...), " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestEffectiveLayers(t *testing.T) {
+	h := newHome(t)
+	app := h.path("home/src/app")
+	h.write("home/.claude.json", `{
+		"mcpServers": {"a": {"command": "user", "args": ["1"]}, "b": {"command": "user"}, "c": {"command": "user"}, "off": {"command": "user"}},
+		"projects": {
+			"`+app+`": {"mcpServers": {"c": {"command": "local"}}, "disabledMcpServers": ["off"], "enabledMcpjsonServers": ["b", "c"]},
+			"/elsewhere": {"mcpServers": {"a": {"command": "of another project"}}}
+		}}`)
+	h.write("home/src/app/.mcp.json", `{"mcpServers": {"a": {"command": "not approved"}, "b": {"command": "project"}, "c": {"command": "project"}}}`)
+	h.write("home/.config/opencode/opencode.json", `{"mcp": {"x": {"type": "local", "command": ["user", "1"], "enabled": false}, "y": {"type": "local", "command": ["user"]}}}`)
+	h.write("home/src/app/opencode.json", `{"mcp": {"x": {"enabled": true}, "y": {"type": "remote", "url": "http://h"}}}`)
+	h.write("home/.codex/config.toml", "[projects.\""+app+"\"]\ntrust_level = \"trusted\"\n"+named(codexDoc, "z")+"args = [\"1\"]\n")
+	h.write("home/src/app/.codex/config.toml", "[mcp_servers.z]\nargs = [\"2\"]\n")
+	h.write("home/.gemini/settings.json", `{"mcp": {"excluded": ["g"]}}`)
+	h.write("home/src/app/sub/.gemini/settings.json", named(claudeDoc, "g"))
+	want := strings.Join([]string{
+		"+claude_code/a user 1", "+claude_code/b project", "+claude_code/c local", "-claude_code/off user",
+		"+codex/z x 2", "-gemini/g x", "+opencode/x user 1", "+opencode/y http://h",
+	}, "\n")
+	if d := cmp.Diff(want, h.effective()); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestOffers(t *testing.T) {
+	h := newHome(t)
+	h.env = map[string]string{"TOK": "hunter2-token", "PASSED": "hunter2-passed"}
+	h.write("home/.claude.json", `{"mcpServers": {
+		"context7": {"command": "npx", "args": ["-y", "@upstash/context7-mcp"]},
+		"docs": {"command": "npx", "args": ["docs"], "env": {"TOKEN": "hunter2-raw"}},
+		"hub": {"type": "http", "url": "http://127.0.0.1:30000/servers/context7/mcp"},
+		"ws": {"type": "ws", "url": "ws://h"}, "broken": {}, "unset": {"command": "x", "env": {"A": "${NOT_SET}"}},
+		"h": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOK}", "Accept": "text/plain", "X-Org": "acme", "X-Empty": ""}},
+		"github.com/acme/fs": {"command": "./run", "args": ["--api-key", "hunter2-argument"]}
+	}}`)
+	h.write("home/.codex/config.toml", `
+[mcp_servers.context7]
+command = "npx"
+args = ["-y", "@upstash/context7-mcp"]
+[mcp_servers.docs]
+command = "npx"
+args = ["other-docs"]
+env_vars = ["PASSED", "NOT_SET"]
+[mcp_servers.off]
+command = "x"
+enabled = false
+[mcp_servers.gh]
+url = "https://gh/mcp"
+bearer_token_env_var = "TOK"
+`)
+	s := h.system()
+	offers, skipped := s.Offers(s.Effective(s.Observe(testHub), testHub), []string{"h"})
+
+	type offer struct {
+		From   []Agent
+		Server catalog.Server
+	}
+	got := map[string]offer{}
+	for _, o := range offers {
+		r := o.Run.Reveal()
+		if r.Name != o.Name || r.Review != catalog.ReviewApproved || r.Sharing != catalog.ShareSession || r.Source != "observed" {
+			t.Errorf("offer %s is %+v", o.Name, r)
+		}
+		r.Name, r.Review, r.Sharing, r.Source, r.Lifecycle = "", "", "", "", ""
+		got[o.Name] = offer{o.Agents, r}
+	}
+	sub := h.path("home/src/app/sub")
+	stdio := func(env map[string]string, command string, args ...string) catalog.Server {
+		s := catalog.Server{Stdio: &catalog.Stdio{Command: command, Args: args, Cwd: sub, Env: map[string]catalog.Binding{}}}
+		for name, v := range env {
+			s.Stdio.Env[name] = catalog.Binding{Literal: v}
+		}
+		return s
+	}
+	http := func(url string, headers map[string]string) catalog.Server {
+		s := catalog.Server{HTTP: &catalog.HTTP{URL: url, Transport: catalog.TransportStreamable, Headers: map[string]catalog.Binding{}}}
+		for name, v := range headers {
+			s.HTTP.Headers[name] = catalog.Binding{Literal: v}
+		}
+		return s
+	}
+	want := map[string]offer{
+		"context7":           {[]Agent{Claude, Codex}, stdio(nil, "npx", "-y", "@upstash/context7-mcp")},
+		"docs":               {[]Agent{Claude}, stdio(map[string]string{"TOKEN": "hunter2-raw"}, "npx", "docs")},
+		"docs-codex":         {[]Agent{Codex}, stdio(map[string]string{"PASSED": "hunter2-passed"}, "npx", "other-docs")},
+		"h-claude_code":      {[]Agent{Claude}, http("https://h/mcp", map[string]string{"Authorization": "Bearer hunter2-token", "X-Org": "acme"})},
+		"github.com-acme-fs": {[]Agent{Claude}, stdio(nil, filepath.Join(sub, "run"), "--api-key", "hunter2-argument")},
+		"gh":                 {[]Agent{Codex}, http("https://gh/mcp", map[string]string{"Authorization": "Bearer hunter2-token"})},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+
+	codes := map[string]string{}
+	for _, s := range skipped {
+		f := fault.From(s.Err)
+		codes[s.Name] = f.Code
+		if f.Hint == "" || !strings.Contains(f.Message, s.Name) {
+			t.Errorf("%s is skipped without a reason to act on: %v", s.Name, s.Err)
+		}
+	}
+	wantCodes := map[string]string{"hub": "entry-routed", "ws": "entry-unsupported", "broken": "entry-broken", "unset": "credential-missing"}
+	if d := cmp.Diff(wantCodes, codes); d != "" {
+		t.Errorf("skipped (-want +got):\n%s", d)
+	}
+
+	// The redactor knows every value that is a secret, in the form in which it is likely to be printed.
+	var redactor secret.Redactor
+	Redact(offers, &redactor)
+	for _, line := range []string{"hunter2-raw", "Bearer hunter2-token", "token is hunter2-token.", "--api-key hunter2-argument"} {
+		if out := redactor.Values(line); strings.Contains(out, "hunter2") {
+			t.Errorf("%q is shown as %q", line, out)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	h := newHome(t)
+	h.write("home/secret.txt", "  from home \n")
+	h.write("conf/near.txt", "near")
+	w := world{
+		lookup: func(n string) (string, bool) {
+			v, ok := map[string]string{"A": "1", "EMPTY": "", "DOLLAR": "$A"}[n]
+			return v, ok
+		},
+		readFile: (&builder{sys: h.system(), entry: Entry{dir: h.path("conf")}}).readFile,
+	}
+	for _, tc := range []struct {
+		expand expander
+		in     string
+		want   string // "!" an error
+	}{
+		{expandBraces, "a ${A} ${B:-d} ${A:-d} ${B:-} $A {env:A}", "a 1 d 1  $A {env:A}"},
+		{expandBraces, "${EMPTY:-d}|${DOLLAR}", "|$A"},
+		{expandBraces, "${B}", "!"},
+		{expandDollar, "$A-${A}-${B:-d}-$B-$-$1-${", "1-1-d-$B-$-$1-${"},
+		{expandDollar, "${B}", "!"},
+		{expandDollar, "$DOLLAR ${DOLLAR}", "$A $A"},
+		{expandCurly, "{env:A}{env:B} ${A} {file:~/secret.txt} {file:near.txt}", "1 ${A} from home near"},
+		{expandCurly, "{file:none.txt}", "!"},
+	} {
+		got, err := tc.expand(tc.in, w)
+		if err != nil {
+			got = "!"
+		}
+		if got != tc.want {
+			t.Errorf("%q becomes %q (%v), want %q", tc.in, got, err, tc.want)
+		}
+	}
+}
+
+func TestFreeName(t *testing.T) {
+	used := map[string]bool{}
+	long := strings.Repeat("n", 64)
+	for range 30 {
+		name := freeName(long, OpenCode, used)
+		if used[name] || catalog.ValidName(name) != nil {
+			t.Fatalf("name %q is taken or not valid", name)
+		}
+		used[name] = true
+	}
+}
