@@ -1,25 +1,15 @@
 package httpedge
 
 import (
-	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
-	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"slices"
 	"strings"
-	"sync"
 
 	"mcpx/internal/era"
 	"mcpx/internal/gateway"
-	"mcpx/internal/process"
 	"mcpx/internal/rpc"
 )
 
@@ -58,114 +48,6 @@ func NewFront(cfg FrontConfig) (*Front, error) {
 		return nil, errors.New("httpedge: FrontConfig.Gateway and FrontConfig.Log are required")
 	}
 	return &Front{cfg: cfg}, nil
-}
-
-// connKey is the context key of the connection that carries a request.
-type connKey struct{}
-
-// connPeer is who is at the other end of one connection, found out once and only when a route asks.
-type connPeer struct {
-	conn net.Conn
-	once sync.Once
-	uid  int
-	err  error
-	unix bool
-}
-
-// ConnContext is for http.Server.ConnContext: it keeps the connection, so that its peer can be checked.
-func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	_, unix := c.(*net.UnixConn)
-	return context.WithValue(ctx, connKey{}, &connPeer{conn: c, unix: unix})
-}
-
-func (p *connPeer) peerUID() (int, error) {
-	p.once.Do(func() {
-		if u, ok := p.conn.(*net.UnixConn); ok {
-			peer, err := process.PeerOf(u)
-			p.uid, p.err = peer.UID, err
-			return
-		}
-		p.uid, p.err = process.PeerUID(p.conn)
-	})
-	return p.uid, p.err
-}
-
-// Guard checks Host and Origin before a handler reads anything: loopback is reachable by every web page, and a page
-// must not get in (protocol.md section 11). On the unix socket any Origin is refused.
-func (f *Front) Guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, _ := r.Context().Value(connKey{}).(*connPeer)
-		if peer != nil && peer.unix {
-			if r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" {
-				refuse(w, http.StatusForbidden, -32600, "browsers are not served on this socket")
-				return
-			}
-			next.ServeHTTP(w, r)
-			return
-		}
-		if !f.hostAllowed(r.Host) {
-			refuse(w, http.StatusForbidden, -32600, "Host is not allowed; loopback names are, others need listener.allowed_hosts")
-			return
-		}
-		for _, origin := range r.Header.Values("Origin") {
-			u, err := url.Parse(origin)
-			if err != nil || u.Host == "" || !f.hostAllowed(u.Host) {
-				refuse(w, http.StatusForbidden, -32600, "Origin is not allowed")
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// hostAllowed accepts loopback names with any port, and the configured names.
-func (f *Front) hostAllowed(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "localhost" || slices.Contains(f.cfg.Hosts, host) || slices.Contains(f.cfg.Hosts, strings.ToLower(hostport)) {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
-// admit says who calls: a peer of our own uid by the kernel's socket table, or the holder of a token.
-func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
-	peer, _ := r.Context().Value(connKey{}).(*connPeer)
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && f.cfg.Token != nil {
-		if c, ok := f.cfg.Token(bearer); ok {
-			return c, nil
-		}
-		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "the token is not valid"}
-	}
-	if peer == nil || f.cfg.TokenOnly && !peer.unix {
-		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "a token is required (listener.loopback_auth); `mcpx connect` needs none"}
-	}
-	uid, err := peer.peerUID()
-	if err != nil || uid != os.Getuid() {
-		text := "this address serves only the user who runs mcpx"
-		if err != nil {
-			text = "the kernel cannot tell whose connection this is; use `mcpx connect`"
-		}
-		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: text}
-	}
-	c := gateway.Caller{Principal: "owner"}
-	if peer.unix {
-		c.Agent, c.Workspace = r.Header.Get(hdrAgent), r.Header.Get(hdrWorkspace)
-		for _, v := range r.Header.Values(hdrPass) {
-			name, enc, _ := strings.Cut(v, "=")
-			if value, err := base64.RawURLEncoding.DecodeString(enc); err == nil && name != "" {
-				if c.Passed == nil {
-					c.Passed = map[string]string{}
-				}
-				c.Passed[name] = string(value)
-			}
-		}
-	}
-	return c, nil
 }
 
 // ServeHTTP serves one request to /servers/<name>/mcp.
@@ -220,77 +102,6 @@ func (f *Front) unknown(name string) string {
 		names, more = names[:most], ", ..."
 	}
 	return fmt.Sprintf("no server is routed as %q; there are: %s%s", name, strings.Join(names, ", "), more)
-}
-
-// refuse answers with a JSON-RPC error without id.
-func refuse(w http.ResponseWriter, status, code int, text string) {
-	writeJSON(w, status, rpc.ErrorResponse(nil, code, text, nil))
-}
-
-func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	h := w.Header()
-	h["Content-Type"] = jsonType
-	h["X-Content-Type-Options"] = noSniff
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that left needs no answer
-}
-
-var (
-	jsonType = []string{"application/json"}
-	noSniff  = []string{"nosniff"}
-)
-
-// readBody reads the whole body. A body over the limit is refused with 413.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	if r.ContentLength > maxBody {
-		tooLarge(w)
-		return nil, false
-	}
-	if n := r.ContentLength; n >= 0 {
-		body := make([]byte, n)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
-			refuse(w, http.StatusBadRequest, -32700, "the body ended early")
-			return nil, false
-		}
-		return body, true
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil {
-		refuse(w, http.StatusBadRequest, -32700, "the body ended early")
-		return nil, false
-	}
-	if len(body) > maxBody {
-		tooLarge(w)
-		return nil, false
-	}
-	return body, true
-}
-
-func tooLarge(w http.ResponseWriter) {
-	w.Header().Set("Connection", "close")
-	refuse(w, http.StatusRequestEntityTooLarge, -32600, "the body is over the limit of 16 MiB")
-}
-
-// accepts reads the Accept header: missing or a wildcard means both forms.
-func accepts(h http.Header) (asJSON, asSSE bool) {
-	values := h["Accept"]
-	if len(values) == 0 {
-		return true, true
-	}
-	for _, v := range values {
-		for part := range strings.SplitSeq(v, ",") {
-			kind, _, _ := strings.Cut(part, ";")
-			switch strings.ToLower(strings.TrimSpace(kind)) {
-			case "*/*":
-				return true, true
-			case "application/json", "application/*":
-				asJSON = true
-			case "text/event-stream", "text/*":
-				asSSE = true
-			}
-		}
-	}
-	return asJSON, asSSE
 }
 
 func (f *Front) post(w http.ResponseWriter, r *http.Request, srv *gateway.Server, caller gateway.Caller) {
@@ -442,113 +253,4 @@ func (f *Front) delete(w http.ResponseWriter, r *http.Request, srv *gateway.Serv
 	}
 	x.Close()
 	w.WriteHeader(http.StatusOK)
-}
-
-// batch serves a JSON-RPC batch. Only sessions of 2025-03-26 know them.
-func (f *Front) batch(w http.ResponseWriter, r *http.Request, srv *gateway.Server, caller gateway.Caller, body []byte) {
-	id := r.Header.Get(hdrSession)
-	if id == "" {
-		refuse(w, http.StatusBadRequest, -32600, "the body is not one JSON-RPC object")
-		return
-	}
-	x, bad := srv.Session(id, caller)
-	if bad != nil {
-		writeJSON(w, bad.Status, bad.Body(nil))
-		return
-	}
-	if x.Version != era.V20250326 {
-		refuse(w, http.StatusBadRequest, -32600, "batches exist in revision 2025-03-26 only; send one message in each POST")
-		return
-	}
-	parts, err := rpc.Batch(body)
-	if err != nil || len(parts) == 0 {
-		refuse(w, http.StatusBadRequest, -32700, "the batch is empty or not valid JSON")
-		return
-	}
-	answers, failed := f.batchParts(r.Context(), x, body, parts)
-	switch {
-	case failed != nil:
-		writeJSON(w, http.StatusBadRequest, failed)
-	case len(answers) == 0:
-		w.WriteHeader(http.StatusAccepted)
-	default:
-		writeJSON(w, http.StatusOK, joinArray(answers))
-	}
-}
-
-// maxBatch bounds the elements of one batch: each request of it is a call in flight.
-const maxBatch = 256
-
-// batchParts sends the elements one by one and collects the answers in order. Notifications of the calls are read and
-// dropped: a JSON array has no place for them, and the standalone stream is open to a client that wants them.
-func (f *Front) batchParts(ctx context.Context, x *gateway.Session, body []byte, parts []rpc.Span) (answers [][]byte, failed []byte) {
-	if len(parts) > maxBatch {
-		return nil, rpc.ErrorResponse(nil, -32600, fmt.Sprintf("the batch has more than %d elements", maxBatch), nil)
-	}
-	msgs := make([]rpc.Message, len(parts))
-	for i, p := range parts {
-		m, err := rpc.Scan(p.Of(body))
-		if err != nil || m.Kind == rpc.Request && m.MethodOf(p.Of(body)) == "initialize" {
-			return nil, rpc.ErrorResponse(nil, -32600, "an element of the batch is not a JSON-RPC message, or is initialize", nil)
-		}
-		msgs[i] = m
-	}
-	var streams []*gateway.Stream
-	for i, p := range parts {
-		one := rpc.OneLine(slices.Clone(p.Of(body)))
-		switch msgs[i].Kind {
-		case rpc.Request:
-			streams = append(streams, x.Request(one, msgs[i]))
-		case rpc.Notification:
-			x.Notify(one, msgs[i])
-		case rpc.Result, rpc.Error:
-			x.Respond(one, msgs[i])
-		}
-	}
-	for _, st := range streams {
-		if a := final(ctx, st); a != nil {
-			answers = append(answers, a)
-		}
-	}
-	return answers, nil
-}
-
-// final waits for the response of a stream; nil when there is none.
-func final(ctx context.Context, st *gateway.Stream) []byte {
-	r := st.Follow()
-	defer r.Stop()
-	for {
-		e, state := r.Next()
-		switch state {
-		case gateway.ReadEvent:
-			if e.Final {
-				return e.Data
-			}
-		case gateway.ReadEnd, gateway.ReadMissed:
-			return nil
-		case gateway.ReadWait:
-			select {
-			case <-r.Wake():
-			case <-ctx.Done():
-				return nil
-			}
-		}
-	}
-}
-
-func joinArray(parts [][]byte) []byte {
-	raw := make([]json.RawMessage, len(parts))
-	n := 2
-	for i, p := range parts {
-		raw[i] = p
-		n += len(p) + 1
-	}
-	out := append(make([]byte, 0, n), '[')
-	for i, p := range raw {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, p...)
-	}
-	return append(out, ']')
 }

@@ -1,0 +1,124 @@
+package httpedge
+
+import (
+	"context"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"mcpx/internal/gateway"
+	"mcpx/internal/process"
+)
+
+// connKey is the context key of the connection that carries a request.
+type connKey struct{}
+
+// connPeer is who is at the other end of one connection, found out once and only when a route asks.
+type connPeer struct {
+	conn net.Conn
+	once sync.Once
+	uid  int
+	err  error
+	unix bool
+}
+
+// ConnContext is for http.Server.ConnContext: it keeps the connection, so that its peer can be checked.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	_, unix := c.(*net.UnixConn)
+	return context.WithValue(ctx, connKey{}, &connPeer{conn: c, unix: unix})
+}
+
+func (p *connPeer) peerUID() (int, error) {
+	p.once.Do(func() {
+		if u, ok := p.conn.(*net.UnixConn); ok {
+			peer, err := process.PeerOf(u)
+			p.uid, p.err = peer.UID, err
+			return
+		}
+		p.uid, p.err = process.PeerUID(p.conn)
+	})
+	return p.uid, p.err
+}
+
+// Guard checks Host and Origin before a handler reads anything: loopback is reachable by every web page, and a page
+// must not get in (protocol.md section 11). On the unix socket any Origin is refused.
+func (f *Front) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, _ := r.Context().Value(connKey{}).(*connPeer)
+		if peer != nil && peer.unix {
+			if r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" {
+				refuse(w, http.StatusForbidden, -32600, "browsers are not served on this socket")
+				return
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		if !f.hostAllowed(r.Host) {
+			refuse(w, http.StatusForbidden, -32600, "Host is not allowed; loopback names are, others need listener.allowed_hosts")
+			return
+		}
+		for _, origin := range r.Header.Values("Origin") {
+			u, err := url.Parse(origin)
+			if err != nil || u.Host == "" || !f.hostAllowed(u.Host) {
+				refuse(w, http.StatusForbidden, -32600, "Origin is not allowed")
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostAllowed accepts loopback names with any port, and the configured names.
+func (f *Front) hostAllowed(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if host == "localhost" || slices.Contains(f.cfg.Hosts, host) || slices.Contains(f.cfg.Hosts, strings.ToLower(hostport)) {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// admit says who calls: a peer of our own uid by the kernel's socket table, or the holder of a token.
+func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
+	peer, _ := r.Context().Value(connKey{}).(*connPeer)
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && f.cfg.Token != nil {
+		if c, ok := f.cfg.Token(bearer); ok {
+			return c, nil
+		}
+		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "the token is not valid"}
+	}
+	if peer == nil || f.cfg.TokenOnly && !peer.unix {
+		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "a token is required (listener.loopback_auth); `mcpx connect` needs none"}
+	}
+	uid, err := peer.peerUID()
+	if err != nil || uid != os.Getuid() {
+		text := "this address serves only the user who runs mcpx"
+		if err != nil {
+			text = "the kernel cannot tell whose connection this is; use `mcpx connect`"
+		}
+		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: text}
+	}
+	c := gateway.Caller{Principal: "owner"}
+	if peer.unix {
+		c.Agent, c.Workspace = r.Header.Get(hdrAgent), r.Header.Get(hdrWorkspace)
+		for _, v := range r.Header.Values(hdrPass) {
+			name, enc, _ := strings.Cut(v, "=")
+			if value, err := base64.RawURLEncoding.DecodeString(enc); err == nil && name != "" {
+				if c.Passed == nil {
+					c.Passed = map[string]string{}
+				}
+				c.Passed[name] = string(value)
+			}
+		}
+	}
+	return c, nil
+}
