@@ -35,10 +35,14 @@ var up = Command{
 			return err
 		}
 		ids := id.NewSource(e.Now, rand.Reader)
-		overlay, notes := daemon.Observe(ctx, e.Getenv, ids)
-		overlay = append(overlay, builtIn(exe, ids))
+		project, err := workspace("")
+		if err != nil {
+			return err
+		}
+		offered := daemon.Observe(e.Getenv, project, []string{demoName}, ids)
+		offered.Servers = append(offered.Servers, builtIn(exe, ids))
 		d, err := e.serve(ctx, a, false, func(c *daemon.Config) {
-			c.Overlay = overlay
+			c.Overlay = offered
 			if e.Getenv("MCPX_LOG") == "" { // the table is what a newcomer should see
 				quiet := telemetry.Levels{Default: slog.LevelWarn}
 				c.Log = telemetry.NewLogger(e.Err, e.logs, quiet)
@@ -47,7 +51,7 @@ var up = Command{
 		if err != nil {
 			return err
 		}
-		for _, note := range notes {
+		for _, note := range offered.Notes {
 			e.Note("note: %s", note)
 		}
 		if err := e.welcome(ctx, d); err != nil {

@@ -287,12 +287,12 @@ func masked(s catalog.Server) catalog.Server {
 	}
 	if s.Stdio != nil {
 		stdio := *s.Stdio
-		stdio.Env = hide(stdio.Env)
+		stdio.Env, stdio.Args = hide(stdio.Env), catalog.RedactArgs(stdio.Args)
 		s.Stdio = &stdio
 	}
 	if s.HTTP != nil {
 		http := *s.HTTP
-		http.Headers = hide(http.Headers)
+		http.Headers, http.URL = hide(http.Headers), catalog.RedactURL(http.URL)
 		s.HTTP = &http
 	}
 	return s

@@ -21,8 +21,8 @@ import (
 
 // newGateway joins the data path with its backends.
 func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway.Gateway, error) {
-	for _, s := range d.cfg.Overlay {
-		d.hide(s)
+	if hide := d.cfg.Overlay.hide; hide != nil {
+		hide(&d.redact)
 	}
 	stdio, err := d.stdio(epoch)
 	if err != nil {
@@ -83,24 +83,6 @@ func (d *Daemon) resolve(ctx context.Context, s catalog.Server, c gateway.Caller
 		out.Cwd = d.home()
 	}
 	return out, nil
-}
-
-// hide makes the secrets of an observed entry known to the redactor: they are values there, not references.
-func (d *Daemon) hide(s catalog.Server) {
-	var all []map[string]catalog.Binding
-	if s.Stdio != nil {
-		all = append(all, s.Stdio.Env)
-	}
-	if s.HTTP != nil {
-		all = append(all, s.HTTP.Headers)
-	}
-	for _, bindings := range all {
-		for name, b := range bindings {
-			if catalog.SecretName(name) || catalog.SecretValue(b.Literal) {
-				d.redact.Add(name, b.Literal)
-			}
-		}
-	}
 }
 
 func (d *Daemon) lookup(name string) (string, bool) {

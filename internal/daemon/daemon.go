@@ -19,7 +19,6 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/atomicfile"
-	"mcpx/internal/catalog"
 	"mcpx/internal/control"
 	"mcpx/internal/gateway"
 	"mcpx/internal/httpedge"
@@ -45,7 +44,7 @@ type Config struct {
 	LogFile string // where Log goes, when it goes to a file
 	Listen  string // address of the loopback listener from a flag; "" takes the setting
 	// Overlay is offered beside the catalog for the life of this daemon. It is never written.
-	Overlay []catalog.Server
+	Overlay Offered
 }
 
 // Daemon is a running daemon.
@@ -164,7 +163,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	}
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Resident: resident, Daemon: d.about, Stop: d.askStop,
-		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay,
+		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})
 	if err != nil {
 		return err

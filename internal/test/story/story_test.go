@@ -228,7 +228,9 @@ func killChild(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(json.Unmarshal([]byte(out), &page))
 	for _, p := range page.Processes {
 		if p.Server == args[0] && p.Pid > 0 {
-			ts.Check(syscall.Kill(p.Pid, syscall.SIGKILL))
+			process, err := os.FindProcess(p.Pid)
+			ts.Check(err)
+			ts.Check(process.Kill())
 			return
 		}
 	}
@@ -261,7 +263,7 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 func lives(ts *testscript.TestScript, pid string) bool {
 	n, err := strconv.Atoi(pid)
 	ts.Check(err)
-	if syscall.Kill(n, 0) != nil {
+	if process, err := os.FindProcess(n); err != nil || process.Signal(syscall.Signal(0)) != nil {
 		return false
 	}
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
