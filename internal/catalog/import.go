@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tailscale/hujson"
-
 	"mcpx/internal/fault"
 )
 
@@ -30,18 +28,14 @@ var containers = [][]string{
 // ParseImport reads the servers of a JSON document with comments: {"mcpServers": {...}} and its siblings. An error is
 // about the document; one bad entry does not block the others.
 func ParseImport(data []byte) ([]Imported, error) {
-	doc, err := ParseJSONC(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	doc, err := StandardJSON(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), true, true)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "import-broken").
 			Saying("the file cannot be read as JSON").
 			Hinting("correct it there; comments and trailing commas are allowed").Because(err)
 	}
-	root, ok := doc.Value.(*hujson.Object)
-	if !ok {
-		return nil, noServers()
-	}
 	for _, path := range containers {
-		members, ok := lookup(root, path)
+		members, ok := lookup(doc, path)
 		if !ok {
 			continue
 		}
@@ -61,23 +55,20 @@ func noServers() error {
 }
 
 // lookup finds the members of the object at path. The last of equal keys wins, as everywhere in JSON practice.
-func lookup(o *hujson.Object, path []string) ([]hujson.ObjectMember, bool) {
-	for i := len(o.Members) - 1; i >= 0; i-- {
-		m := o.Members[i]
-		name, ok := m.Name.Value.(hujson.Literal)
-		if !ok || name.String() != path[0] {
-			continue
-		}
-		child, ok := m.Value.Value.(*hujson.Object)
+func lookup(object []byte, path []string) ([]member, bool) {
+	for _, name := range path {
+		members, ok := membersOf(object)
 		if !ok {
 			return nil, false
 		}
-		if len(path) == 1 {
-			return child.Members, true
+		object = nil
+		for _, m := range members {
+			if m.name == name {
+				object = m.value
+			}
 		}
-		return lookup(child, path[1:])
 	}
-	return nil, false
+	return membersOf(object)
 }
 
 type importer struct {
@@ -85,11 +76,9 @@ type importer struct {
 	taken map[string]bool // names given so far
 }
 
-func (i *importer) add(m hujson.ObjectMember) {
-	name, _ := m.Name.Value.(hujson.Literal) // the parser lets only strings be names
-	e := entryReader{imported: Imported{Name: name.String()}}
-	m.Value.Standardize()
-	s, err := e.server(m.Value.Pack())
+func (i *importer) add(m member) {
+	e := entryReader{imported: Imported{Name: m.name}}
+	s, err := e.server(m.value)
 	if err == nil && i.taken[s.Name] {
 		err = fault.New(fault.Conflict, "import-name").
 			Saying("%s: an entry before it is named %q too", e.imported.Name, s.Name).Hinting("rename one of them")

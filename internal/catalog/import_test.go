@@ -138,7 +138,7 @@ func TestParseImportBrokenDocument(t *testing.T) {
 		"[1]":                         {"import-empty", ""},
 		"{}":                          {"import-empty", ""},
 		`{"mcpServers": 3}`:           {"import-empty", ""},
-		`{"a": ` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}": {"import-broken", "nested deeper"},
+		`{"a": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}": {"import-broken", "max depth"},
 	} {
 		_, err := ParseImport([]byte(doc))
 		f, ok := errors.AsType[*fault.Error](err)
@@ -151,15 +151,35 @@ func TestParseImportBrokenDocument(t *testing.T) {
 	}
 }
 
-func TestTooDeepSkipsStringsAndComments(t *testing.T) {
-	open := strings.Repeat("[", maxDepth+5)
-	for _, doc := range []string{`{"a": "` + open + `"}`, "{} // " + open, "/* " + open + " */ {}", `{"a\"` + open + `": 1}`} {
-		if at := tooDeep([]byte(doc)); at >= 0 {
-			t.Errorf("%.20q is too deep at %d", doc, at)
+func TestStandardJSON(t *testing.T) {
+	for _, tc := range []struct {
+		in, want         string // want "" is an error
+		comments, commas bool
+	}{
+		{"{}", "{}", false, false},
+		{"[1] // c", "[1]     ", true, false},
+		{"[1] // c", "", false, true},
+		{"/* [ \n \" */ {\"//\": \"/*\\\"*/\"}", "       \n      {\"//\": \"/*\\\"*/\"}", true, false},
+		{"[1, // c\n]", "[1       \n]", true, true}, // the comma and the comment
+		{"[1,]", "[1 ]", false, true},
+		{"[1,]", "", true, false},
+		{"{\"a\": {\"b\": [1,],},}", "{\"a\": {\"b\": [1 ] } }", false, true},
+		{"[,]", "", true, true},
+		{"{,}", "", true, true},
+		{"[1,,]", "", true, true},
+		{"[1] /* open", "", true, true},
+		{"[\"open", "", true, true},
+		{"/", "", true, true},
+		{"", "", true, true},
+	} {
+		got, err := StandardJSON([]byte(tc.in), tc.comments, tc.commas)
+		if (err != nil) != (tc.want == "") {
+			t.Errorf("%q: error %v, want %q", tc.in, err, tc.want)
+			continue
 		}
-	}
-	if tooDeep([]byte("// \"\n"+open)) < 0 {
-		t.Error("a quote in a comment hides the nesting behind it")
+		if err == nil && strings.Join(strings.Fields(string(got)), "") != strings.Join(strings.Fields(tc.want), "") || err == nil && len(got) != len(tc.in) {
+			t.Errorf("%q becomes %q, want %q of the same length", tc.in, got, tc.want)
+		}
 	}
 }
 

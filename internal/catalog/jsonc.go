@@ -2,20 +2,14 @@ package catalog
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-
-	"github.com/tailscale/hujson"
 )
 
-const (
-	// MaxDocument bounds a configuration file that is read. The largest one seen was 12 MB (a client keeps the history
-	// of its projects in it).
-	MaxDocument = 32 << 20
-	// maxDepth bounds nesting: the parser recurses, and encoding/json stops at ten times this.
-	maxDepth = 1000
-)
+// MaxDocument bounds a configuration file that is read. The largest one seen was 12 MB (a client keeps the history of
+// its projects in it).
+const MaxDocument = 32 << 20
 
 // SyntaxError is where a document stops being readable. It never quotes the document, which may hold secrets.
 type SyntaxError struct {
@@ -31,79 +25,121 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
 }
 
-// ParseJSONC reads JSON with comments and trailing commas, keeping order and offsets. A byte order mark is the
-// caller's business. The error is a *SyntaxError.
-func ParseJSONC(data []byte) (hujson.Value, error) {
-	if len(data) > MaxDocument {
-		return hujson.Value{}, &SyntaxError{Reason: fmt.Sprintf("larger than %d MiB", MaxDocument>>20)}
-	}
-	if at := tooDeep(data); at >= 0 {
-		return hujson.Value{}, SyntaxErrorAt(data, at, fmt.Sprintf("nested deeper than %d", maxDepth))
-	}
-	v, err := hujson.Parse(data)
-	if err == nil {
-		return v, nil
-	}
-	var line, column int
-	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &line, &column); scanErr != nil {
-		return hujson.Value{}, &SyntaxError{Reason: "no JSON"}
-	}
-	reason := "no JSON"
-	if cause := errors.Unwrap(err); cause != nil {
-		reason, _, _ = strings.Cut(cause.Error(), "literal: ") // what follows is quoted from the document
-		if reason != cause.Error() {
-			reason += "literal"
-		}
-	}
-	return hujson.Value{}, &SyntaxError{Line: line, Column: column, Reason: reason}
-}
-
 // SyntaxErrorAt is a SyntaxError at a byte offset of data.
 func SyntaxErrorAt(data []byte, offset int, reason string) *SyntaxError {
-	before := data[:min(offset, len(data))]
+	before := data[:max(0, min(offset, len(data)))]
 	return &SyntaxError{
 		Line: 1 + bytes.Count(before, []byte{'\n'}), Column: len(before) - bytes.LastIndexByte(before, '\n'), Reason: reason,
 	}
 }
 
-// tooDeep is the offset where the nesting passes maxDepth, or -1. It walks over strings and comments as the parser
-// does; on a broken document it may stop early, and then the parser reports the fault.
-func tooDeep(data []byte) int {
-	depth := 0
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				return i
-			}
-		case '}', ']':
-			depth--
-		case '"':
-			for i++; i < len(data) && data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
-			}
-		case '/':
-			i += commentEnd(data[i:])
-		}
+// StandardJSON gives the strict JSON of a document that may hold comments or trailing commas: spaces stand in their
+// place, so every offset stays. The error is a *SyntaxError at what is still wrong; nesting is bounded as in
+// encoding/json. A byte order mark is the caller's business.
+func StandardJSON(data []byte, comments, trailingCommas bool) ([]byte, error) {
+	if len(data) > MaxDocument {
+		return nil, &SyntaxError{Reason: fmt.Sprintf("larger than %d MiB", MaxDocument>>20)}
 	}
-	return -1
+	out := bytes.Clone(data)
+	blank(out, comments, trailingCommas)
+	var raw json.RawMessage
+	if err := json.Unmarshal(out, &raw); err != nil {
+		s, ok := errors.AsType[*json.SyntaxError](err)
+		if !ok {
+			return nil, &SyntaxError{Reason: "no JSON"}
+		}
+		at := int(s.Offset) - 1 // it counts the byte at fault
+		if at+1 >= len(out) && s.Error() == "unexpected end of JSON input" {
+			at = len(out)
+		}
+		return nil, SyntaxErrorAt(out, at, s.Error()) // the message names a single character
+	}
+	return out, nil
 }
 
-// commentEnd is how far behind a slash its comment ends: 0 for a slash alone, all of rest for an open comment.
+// blank puts spaces in place of comments and trailing commas. It walks over strings; on a broken document it may blank
+// too little, and the parser behind it reports the fault.
+func blank(out []byte, comments, trailingCommas bool) {
+	var last, before byte // the last two bytes that mean something
+	lastAt := 0
+	for i := 0; i < len(out); i++ {
+		c := out[i]
+		switch {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			continue
+		case c == '/' && comments:
+			end := i + commentEnd(out[i:])
+			if end == i {
+				return // no comment: the document is broken here, and looking for more could take very long
+			}
+			for ; i < end; i++ {
+				if out[i] != '\n' {
+					out[i] = ' '
+				}
+			}
+			i--
+			continue
+		case (c == '}' || c == ']') && last == ',' && trailingCommas && before != '{' && before != '[' && before != ',':
+			out[lastAt] = ' '
+		}
+		before, last, lastAt = last, c, i
+		if c == '"' {
+			i = stringEnd(out, i)
+		}
+	}
+}
+
+// stringEnd is the index of the quote that closes the string at i, or of the last byte.
+func stringEnd(data []byte, i int) int {
+	for i++; i < len(data) && data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return min(i, len(data)-1)
+}
+
+// commentEnd is the length of the comment at the start of rest: 0 when there is none, or none that ends.
 func commentEnd(rest []byte) int {
-	end, after := -1, 0
 	switch {
 	case bytes.HasPrefix(rest, []byte("//")):
-		end = bytes.IndexByte(rest, '\n')
-	case bytes.HasPrefix(rest, []byte("/*")):
-		end, after = bytes.Index(rest[2:], []byte("*/")), 3
-	default:
-		return 0
-	}
-	if end < 0 {
+		if end := bytes.IndexByte(rest, '\n'); end >= 0 {
+			return end
+		}
 		return len(rest)
+	case bytes.HasPrefix(rest, []byte("/*")):
+		if end := bytes.Index(rest[2:], []byte("*/")); end >= 0 {
+			return end + len("/**/")
+		}
 	}
-	return end + after
+	return 0
+}
+
+// member is one field of a JSON object, in file order.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// membersOf splits strict JSON. False: it is no object.
+func membersOf(data []byte) ([]member, bool) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, false
+	}
+	var all []member
+	for d.More() {
+		var m member
+		name, err := d.Token()
+		if err == nil {
+			err = d.Decode(&m.value)
+		}
+		text, isText := name.(string)
+		if err != nil || !isText {
+			return nil, false
+		}
+		m.name = text
+		all = append(all, m)
+	}
+	return all, true
 }

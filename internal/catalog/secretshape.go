@@ -15,9 +15,11 @@ const Redacted = "[redacted]"
 // Words of names, split at case changes and at everything that is no letter or digit.
 var (
 	secretWords = []string{
-		"token", "tokens", "secret", "secrets", "password", "passwd", "passphrase", "pwd", "pass", "apikey", "apitoken",
-		"credential", "credentials", "creds", "authorization", "bearer", "cookie", "pat", "jwt", "auth", "accesskey", "privatekey",
+		"token", "tokens", "secret", "secrets", "password", "passwd", "passphrase", "pwd", "apikey", "apitoken",
+		"credential", "credentials", "creds", "authorization", "bearer", "jwt", "accesskey", "privatekey",
 	}
+	// lastWords are secrets only at the end of a name: DB_PASS and GH_PAT, not PASS_THROUGH and AUTH_DOMAIN.
+	lastWords = []string{"pass", "pat", "auth", "cookie", "key", "keys"}
 	// countWords turn a token into a number: max_tokens, token_count (runtime.md section 9).
 	countWords = []string{"max", "min", "num", "count", "limit", "total", "budget", "size", "length", "window"}
 	// aboutWords at the end name something about the secret: AUTH_TYPE, TOKEN_URL, SSH_AUTH_SOCK, KEY_ID.
@@ -40,11 +42,8 @@ func SecretName(name string) bool {
 		return false
 	}
 	for i, w := range words {
-		if w == "key" || w == "keys" {
-			if i == len(words)-1 && (i == 0 || !slices.Contains(plainKeys, words[i-1])) {
-				return true
-			}
-			continue
+		if i == len(words)-1 && slices.Contains(lastWords, w) && (i == 0 || !slices.Contains(plainKeys, words[i-1])) {
+			return true
 		}
 		if !slices.Contains(secretWords, w) {
 			continue

@@ -11,7 +11,7 @@ func TestSecretName(t *testing.T) {
 	for _, name := range []string{
 		"GITHUB_TOKEN", "token", "API_KEY", "apiKey", "X-Api-Key", "Authorization", "DB_PASSWORD", "PGPASSWORD_pwd", "CLIENT_SECRET",
 		"AWS_SECRET_ACCESS_KEY", "GH_PAT", "--api-key", "key", "OPENAI_API_KEY", "Cookie", "X-Auth", "BASIC_AUTH", "MY_CREDENTIALS",
-		"SLACK_BOT_TOKENS", "PRIVATE_KEY", "githubToken", "accessToken", "PASSPHRASE",
+		"SLACK_BOT_TOKENS", "PRIVATE_KEY", "githubToken", "accessToken", "PASSPHRASE", "DB_PASS",
 	} {
 		if !SecretName(name) {
 			t.Errorf("%s is taken for harmless", name)
@@ -19,7 +19,7 @@ func TestSecretName(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", "GITHUB_OWNER", "MAX_TOKENS", "token_count", "maxTokens", "TOKEN_LIMIT", "AUTHOR", "KEYBOARD", "SSH_AUTH_SOCK", "AUTH_TYPE",
-		"PUBLIC_KEY", "AWS_ACCESS_KEY_ID", "TOKEN_URL", "KEY_FILE", "PATH", "HOME", "MONKEY", "X-Org", "passive", "--",
+		"PUBLIC_KEY", "AWS_ACCESS_KEY_ID", "TOKEN_URL", "KEY_FILE", "PATH", "HOME", "MONKEY", "PASS_THROUGH", "AUTH_DOMAIN", "COOKIE_JAR", "X-Org", "passive", "--",
 	} {
 		if SecretName(name) {
 			t.Errorf("%s is taken for a secret", name)

@@ -118,8 +118,10 @@ func TestValidateRefuses(t *testing.T) {
 		"review":      {stdio(func(s *Server) { s.Review = "" }), "server-invalid", "review", "pending"},
 		"direct http": {remote("http://x", nil), "", "", ""},
 		"negative":    {stdio(func(s *Server) { s.Limits.Call = -time.Second }), "server-invalid", "call-timeout", "90s"},
-		"call above max": {stdio(func(s *Server) { s.Limits.Call = time.Hour }), "server-invalid", "longer",
-			"raise"},
+		"call above max": {
+			stdio(func(s *Server) { s.Limits.Call = time.Hour }), "server-invalid", "longer",
+			"raise",
+		},
 		"long notes": {stdio(func(s *Server) { s.Notes = strings.Repeat("x", maxText+1) }), "server-invalid", "bytes", "shorten"},
 	} {
 		t.Run(name, func(t *testing.T) {

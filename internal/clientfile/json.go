@@ -2,8 +2,6 @@ package clientfile
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 
 	"github.com/tailscale/hujson"
 
@@ -27,66 +25,18 @@ func parseJSON(data []byte, l lenience) (node, error) {
 		}
 		return node{kind: object}, nil
 	}
-	doc, err := catalog.ParseJSONC(data)
+	strict, err := catalog.StandardJSON(data, l.comments, l.trailingCommas)
 	if err != nil {
 		return node{}, err
 	}
-	if err := strict(data, doc, l); err != nil {
-		return node{}, err
+	doc, err := hujson.Parse(strict)
+	if err != nil {
+		return node{}, &catalog.SyntaxError{Reason: "no JSON"} // its error quotes the document
 	}
 	return fromJSON(doc), nil
 }
 
-// strict finds the first comment or trailing comma that the agent does not accept.
-func strict(data []byte, doc hujson.Value, l lenience) error {
-	if doc.IsStandard() || l.comments && l.trailingCommas {
-		return nil
-	}
-	if l.comments {
-		data = blankComments(data)
-	}
-	var raw json.RawMessage
-	if s, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, &raw)); ok {
-		// The offset is behind the byte at fault; the message names a single character.
-		return catalog.SyntaxErrorAt(data, int(s.Offset)-1, s.Error())
-	}
-	return nil
-}
-
-// blankComments puts spaces in place of comments, so that offsets and lines stay.
-func blankComments(data []byte) []byte {
-	out := bytes.Clone(data)
-	for i := 0; i < len(out); i++ {
-		switch out[i] {
-		case '"':
-			for i++; i < len(out) && out[i] != '"'; i++ {
-				if out[i] == '\\' {
-					i++
-				}
-			}
-		case '/':
-			end := bytes.IndexByte(out[i:], '\n')
-			if bytes.HasPrefix(out[i:], []byte("/*")) {
-				if end = bytes.Index(out[i:], []byte("*/")); end >= 0 {
-					end += len("*/")
-				}
-			}
-			if end < 0 {
-				end = len(out) - i
-			}
-			for ; end > 0; end-- {
-				if out[i] != '\n' {
-					out[i] = ' '
-				}
-				i++
-			}
-			i--
-		}
-	}
-	return out
-}
-
-// fromJSON takes over a parsed value; ParseJSONC has bounded its depth.
+// fromJSON takes over a parsed value; StandardJSON has bounded its depth.
 func fromJSON(v hujson.Value) node {
 	n := node{offset: v.StartOffset}
 	switch value := v.Value.(type) {

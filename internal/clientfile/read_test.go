@@ -23,7 +23,7 @@ func TestBrokenFiles(t *testing.T) {
 	}{
 		"claude comment":          {Claude, "{\n // c\n \"mcpServers\": {" + ok + "}}", "config-broken 2:2 invalid character '/'"},
 		"claude trailing comma":   {Claude, "{\"mcpServers\": {\n" + ok + ",\n}}", "config-broken 3:1 invalid character '}'"},
-		"claude cut":              {Claude, `{"mcpServers": {`, "config-broken 1:17 parsing"},
+		"claude cut":              {Claude, `{"mcpServers": {`, "config-broken 1:17 unexpected end"},
 		"claude list":             {Claude, `[]`, "config-broken 1:1 the file holds no object"},
 		"cline mark":              {Cline, "\xef\xbb\xbf{}", "config-broken 1:1 a byte order mark"},
 		"cline empty":             {Cline, " \n", "config-broken 1:1 the file is empty"},
@@ -42,7 +42,7 @@ func TestBrokenFiles(t *testing.T) {
 		"opencode string command": {OpenCode, `{"mcp": {"a": {"type": "local", "command": "x"}}}`, "config-broken 1:15 wrong-type"},
 		"opencode no type":        {OpenCode, `{"mcp": {"a": {"command": ["x"]}}}`, "config-broken 1:15 unknown-type"},
 		"opencode other type":     {OpenCode, `{"mcp": {"a": {"type": "stdio", "command": ["x"]}}}`, "config-broken 1:15 unknown-type"},
-		"too deep":                {OpenCode, `{"a": ` + strings.Repeat("[", 2000), "config-broken 1:1006 nested deeper"},
+		"too deep":                {OpenCode, `{"a": ` + strings.Repeat("[", 20000), "config-broken 1:10006 invalid character '[' exceeded max depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := read(tc.agent, tc.doc)
@@ -89,16 +89,26 @@ args on   broken wrong-type:args
 env on   broken wrong-type:env.A
 no url on   broken missing-field:url
 good on stdio none complete`},
-		"codex": {Codex, "[mcp_servers.a]\ncommand = 5\n[mcp_servers.b]\ncommand = \"x\"\nenv_vars = [\"A\", {name = \"B\"}]\n[mcp_servers.c]\ncommand = \"x\"\nenv_vars = [1]\n",
-			"a on   broken wrong-type:command missing-field:command\nb on stdio none complete\nc on   broken wrong-type:env_vars"},
-		"gemini": {Gemini, `{"mcpServers": {"a": {"args": []}, "b": {"command": "x", "disabled": true, "env": {"N": 5, "B": true}}}}`,
-			"a on   broken missing-field:command\nb on stdio none extra ineffective-field:disabled"},
-		"gemini allowed": {Gemini, `{"mcp": {"allowed": ["b"], "excluded": ["c"]}, "mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}, "c": {"command": "x"}}}`,
-			"a off stdio none complete\nb on stdio none complete\nc off stdio none complete"},
-		"cline": {Cline, `{"mcpServers": {"a": {"transport": {"type": "stdio", "command": "x", "odd": 1, "env": {"TOKEN": "hunter2"}}, "strange": 2}, "b": {"transport": 5}, "c": {"disabled": "yes", "command": "x"}}}`,
-			"a on stdio none extra raw-secret:transport.env.TOKEN unknown-field:strange unknown-field:transport.odd\nb on   broken missing-field:command\nc on   broken wrong-type:disabled"},
-		"opencode": {OpenCode, `{"mcp": {"servers": {"x": {"type": "local", "command": ["x"], "disabled": true}}, "y": {"enabled": false}, "z": {"type": "remote", "url": "http://h", "oauth": {}}}}`,
-			"x off stdio none complete\ny off  none complete\nz on http oauth complete"},
+		"codex": {
+			Codex, "[mcp_servers.a]\ncommand = 5\n[mcp_servers.b]\ncommand = \"x\"\nenv_vars = [\"A\", {name = \"B\"}]\n[mcp_servers.c]\ncommand = \"x\"\nenv_vars = [1]\n",
+			"a on   broken wrong-type:command missing-field:command\nb on stdio none complete\nc on   broken wrong-type:env_vars",
+		},
+		"gemini": {
+			Gemini, `{"mcpServers": {"a": {"args": []}, "b": {"command": "x", "disabled": true, "env": {"N": 5, "B": true}}}}`,
+			"a on   broken missing-field:command\nb on stdio none extra ineffective-field:disabled",
+		},
+		"gemini allowed": {
+			Gemini, `{"mcp": {"allowed": ["b"], "excluded": ["c"]}, "mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}, "c": {"command": "x"}}}`,
+			"a off stdio none complete\nb on stdio none complete\nc off stdio none complete",
+		},
+		"cline": {
+			Cline, `{"mcpServers": {"a": {"transport": {"type": "stdio", "command": "x", "odd": 1, "env": {"TOKEN": "hunter2"}}, "strange": 2}, "b": {"transport": 5}, "c": {"disabled": "yes", "command": "x"}}}`,
+			"a on stdio none extra raw-secret:transport.env.TOKEN unknown-field:strange unknown-field:transport.odd\nb on   broken missing-field:command\nc on   broken wrong-type:disabled",
+		},
+		"opencode": {
+			OpenCode, `{"mcp": {"servers": {"x": {"type": "local", "command": ["x"], "disabled": true}}, "y": {"enabled": false}, "z": {"type": "remote", "url": "http://h", "oauth": {}}}}`,
+			"x off stdio none complete\ny off  none complete\nz on http oauth complete",
+		},
 		"container": {Claude, `{"mcpServers": []}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

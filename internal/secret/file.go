@@ -99,13 +99,12 @@ func unreadable(name string, err error) error {
 
 // pointed follows a JSON pointer (RFC 6901). Comments are allowed; errors never quote the file.
 func pointed(data []byte, pointer string) (value string, found bool, err error) {
-	doc, err := catalog.ParseJSONC(data)
+	strict, err := catalog.StandardJSON(data, true, true)
 	if err != nil {
 		return "", false, err
 	}
-	doc.Standardize()
 	var at any
-	if err := json.Unmarshal(doc.Pack(), &at); err != nil {
+	if err := json.Unmarshal(strict, &at); err != nil {
 		return "", false, errors.New("it is no JSON")
 	}
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
