@@ -263,11 +263,9 @@ func (e *entryReader) stdio(s *Server, r rawEntry) error {
 	if err := e.split(s.Stdio); err != nil {
 		return err
 	}
-	for _, a := range append([]string{s.Stdio.Command, s.Stdio.Cwd}, s.Stdio.Args...) {
-		if braced.MatchString(a) {
-			return e.bad("import-template", "command, cwd or an argument holds a variable").
-				Hinting("write the value out; a secret belongs into env, where a reference can stand for it")
-		}
+	if slices.ContainsFunc(append([]string{s.Stdio.Command, s.Stdio.Cwd}, s.Stdio.Args...), braced.MatchString) {
+		return e.bad("import-template", "command, cwd or an argument holds a variable").
+			Hinting("write the value out; a secret belongs into env, where a reference can stand for it")
 	}
 	if !slices.Equal(RedactArgs(s.Stdio.Args), s.Stdio.Args) {
 		return e.bad("import-secret-argument", "an argument looks like a secret, and arguments can be seen by every user").

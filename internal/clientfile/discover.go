@@ -219,8 +219,7 @@ func load(path string) ([]byte, *Problem) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
 			return &Problem{Code: "config-absent"}
 		}
-		var p *fs.PathError
-		if errors.As(err, &p) {
+		if p, ok := errors.AsType[*fs.PathError](err); ok {
 			err = p.Err // the path is in the observation already
 		}
 		return &Problem{Code: "config-unreadable", Text: err.Error()}

@@ -34,9 +34,9 @@ type field struct {
 
 // get is a member by name, absent when there is none. The last of equal names counts.
 func (n node) get(name string) node {
-	for i := len(n.fields) - 1; i >= 0; i-- {
-		if n.fields[i].name == name {
-			return n.fields[i].value
+	for _, f := range slices.Backward(n.fields) {
+		if f.name == name {
+			return f.value
 		}
 	}
 	return node{}
