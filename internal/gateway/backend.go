@@ -91,6 +91,7 @@ type Failure struct {
 	Status int           // HTTP status, 0 without one
 	Wait   time.Duration // from Retry-After, 0 without one
 	Text   string        // for people, redacted, at most 500 bytes
+	Gone   bool          // the upstream session is unknown: Closed follows, and the request may go to a new session
 }
 
 // Class says what became of a call that got no answer of its backend (protocol.md section 4).

@@ -237,3 +237,51 @@ func TestURLElicitation(t *testing.T) {
 		t.Errorf("second answer is %s", second)
 	}
 }
+
+// TestUpstreamSessionGone (F-11): an upstream that forgot its session is initialised again, the refused call is sent
+// once more, and the client's session goes on.
+func TestUpstreamSessionGone(t *testing.T) {
+	p := legacyPeer(t, func(l *peerLink, m Outbound, msg rpc.Message) {
+		switch {
+		case m.Method != "tools/call":
+		case l.n == 1:
+			l.sink.Failed(m.Ref, Failure{Class: NotSent, Status: 404, Text: "unknown session", Gone: true})
+			l.exit(Exit{Reason: SessionGone})
+		default:
+			l.result(m, msg, `{"content":[]}`)
+		}
+	})
+	s := newRig(t, p, nil)
+	x := initialize(t, s, "2025-11-25", "{}")
+	got, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`))
+	if got != `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}` {
+		t.Errorf("the client got %s", got)
+	}
+	seen := p.opened()[1].messages()
+	if !strings.Contains(seen[0], `"initialize"`) || !strings.Contains(seen[1], "notifications/initialized") {
+		t.Errorf("the new upstream session began with %q", seen)
+	}
+}
+
+// TestCrashClasses: a call that was handed over ends as unknown at once; one that was not is sent to the next process.
+func TestCrashClasses(t *testing.T) {
+	p := legacyPeer(t, func(l *peerLink, m Outbound, msg rpc.Message) {
+		if m.Method == "tools/call" && l.n == 1 {
+			l.exit(Exit{Reason: Exited, Code: 3, Tail: []byte("boom\n")})
+			return
+		}
+		if m.Method == "tools/call" {
+			l.result(m, msg, `{"process":2}`)
+		}
+	})
+	s := newRig(t, p, nil)
+	x := initialize(t, s, "2025-11-25", "{}")
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`
+	got, _ := reply(t, send(t, x, call))
+	if member(t, got, "error", "code") != -31902.0 || member(t, got, "error", "data", "mcpx", "stderr") != "boom\n" {
+		t.Errorf("the call that was written got %s", got)
+	}
+	if got, _ = reply(t, send(t, x, call)); !strings.Contains(got, `"process":2`) {
+		t.Errorf("the next call got %s", got)
+	}
+}

@@ -121,6 +121,15 @@ func (s laneSink) Written(ref uint64) {
 
 // Failed ends one call whose answer will not come.
 func (s laneSink) Failed(ref uint64, f Failure) {
+	if f.Gone {
+		s.mu.Lock()
+		c := s.byRef[ref]
+		s.mu.Unlock()
+		if c != nil {
+			c.written.Store(false) // refused, so it did not run: Closed sends it once more, to a new session
+		}
+		return
+	}
 	c := s.take(ref)
 	if c == nil {
 		return

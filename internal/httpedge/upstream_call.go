@@ -285,7 +285,7 @@ func (l *upLink) readBody(c *upCall, resp *http.Response) {
 	body, whole, err := upReadAll(resp.Body, limit, resp.ContentLength)
 	switch status := resp.StatusCode; {
 	case status == http.StatusNotFound && c.session != "" && !c.isAnswer(body):
-		l.fail(c, gateway.Failure{Class: gateway.NotSent, Status: status, Text: "the server does not know the session any more"})
+		l.fail(c, gateway.Failure{Class: gateway.NotSent, Status: status, Text: "the server does not know the session any more", Gone: true})
 		l.gone()
 	case err == nil && whole && c.isRequest() && status != http.StatusUnauthorized && status != http.StatusForbidden &&
 		l.deliverAll(c, body, c.m.Ref, status):
