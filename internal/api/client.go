@@ -184,7 +184,7 @@ func (c *Client) send(ctx context.Context, name string, in any) (*http.Response,
 	}
 	var body io.Reader
 	if op.Method == http.MethodPost || op.Method == http.MethodPatch {
-		data, err := json.Marshal(in)
+		data, err := Marshal(in)
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "request-invalid").Saying("the request cannot be written as JSON").Because(err)
 		}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,6 +45,17 @@ type StreamLine struct {
 	Line  json.RawMessage `json:"line,omitempty"`
 	End   bool            `json:"end,omitempty"`
 	Error *Problem        `json:"error,omitempty"` // only with End
+}
+
+// Marshal writes JSON as it travels: without escapes for HTML, so that raw parts of a server's message stay as they are.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
 // target gives the path and query of a request: fields tagged path and query go into the URL, the others into the
@@ -103,7 +115,7 @@ func readBody(body io.Reader, in any) error {
 	if len(data) == 0 {
 		return nil
 	}
-	d := json.NewDecoder(strings.NewReader(string(data)))
+	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(in); err != nil {
 		return fault.New(fault.Invalid, "request-invalid").Saying("the request body is not what this operation takes").Because(err)

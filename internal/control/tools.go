@@ -48,7 +48,7 @@ func (c *Control) ServerTools(ctx context.Context, in api.ServerRef) (api.ToolPa
 		if page.NextCursor == nil {
 			return out, nil
 		}
-		if params, err = json.Marshal(map[string]string{"cursor": *page.NextCursor}); err != nil {
+		if params, err = api.Marshal(map[string]string{"cursor": *page.NextCursor}); err != nil {
 			return api.ToolPage{}, fmt.Errorf("control: cursor: %w", err)
 		}
 	}
@@ -69,7 +69,7 @@ func (c *Control) CallTool(ctx context.Context, in api.CallTool) (api.ToolResult
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)
 	}
-	params, err := json.Marshal(struct {
+	params, err := api.Marshal(struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 	}{in.Tool, arguments})

@@ -76,6 +76,7 @@ func stream[In, Line any](call func(api.Service, context.Context, In, func(Line)
 		defer context.AfterFunc(s.leave, cancel)()
 
 		out := json.NewEncoder(w)
+		out.SetEscapeHTML(false)
 		flush := http.NewResponseController(w)
 		begun := false
 		begin := func() {
@@ -87,7 +88,7 @@ func stream[In, Line any](call func(api.Service, context.Context, In, func(Line)
 		}
 		err = call(s.cfg.Service, ctx, in, func(line Line) error {
 			begin()
-			data, err := json.Marshal(line)
+			data, err := api.Marshal(line)
 			if err != nil {
 				return fault.New(fault.Internal, "answer-unwritable").Saying("a line cannot be written as JSON").Because(err)
 			}

@@ -7,7 +7,6 @@ package localapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -203,7 +202,7 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 func reply(w http.ResponseWriter, status int, body any) {
-	data, err := json.Marshal(body)
+	data, err := api.Marshal(body)
 	if err != nil {
 		status = http.StatusInternalServerError
 		data = []byte(`{"error":{"kind":"internal","code":"answer-unwritable","message":"the answer cannot be written as JSON"}}`)
