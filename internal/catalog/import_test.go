@@ -1,13 +1,17 @@
 package catalog
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/tailscale/hujson"
 
 	"mcpx/internal/fault"
 )
@@ -181,6 +185,30 @@ func TestStandardJSON(t *testing.T) {
 			t.Errorf("%q becomes %q, want %q of the same length", tc.in, got, tc.want)
 		}
 	}
+}
+
+// FuzzStandardJSON compares with another implementation of the same grammar.
+func FuzzStandardJSON(f *testing.F) {
+	f.Add([]byte("{\"a\": [1, /* c */ ], // d\n \"b\\\"\": {\"c\": \"//\"},}"))
+	f.Add([]byte("[1,,] /**/ /*/ x"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		data = append(data, '\n') // the other one wants a line end behind every line comment
+		got, err := StandardJSON(data, true, true)
+		if err == nil && len(got) != len(data) {
+			t.Errorf("%d bytes became %d", len(data), len(got))
+		}
+		if !utf8.Valid(data) || bytes.ContainsAny(data, "\u2028\u2029\r") {
+			return // the other one ends comments at more characters, and reads strings more strictly
+		}
+		want, wantErr := hujson.Minimize(bytes.Clone(data))
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("%q: error %v, the other one says %v", data, err, wantErr)
+		}
+		var a, b any
+		if err == nil && (json.Unmarshal(got, &a) != nil || json.Unmarshal(want, &b) != nil || !cmp.Equal(a, b)) {
+			t.Errorf("%q: %v, the other one reads %v", data, a, b)
+		}
+	})
 }
 
 func FuzzParseImport(f *testing.F) {
