@@ -365,12 +365,12 @@ func printResult(w io.Writer, raw json.RawMessage) {
 		case "text":
 			line(w, "%s", plain(c.Text))
 		case "image", "audio":
-			line(w, "[%s %s %d bytes]", c.Type, plain(c.MIMEType), base64.StdEncoding.DecodedLen(len(strings.TrimRight(c.Data, "="))))
+			line(w, "[%s %s %d bytes]", c.Type, plain(c.MIMEType), base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(c.Data, "="))))
 		case "resource_link":
 			line(w, "[link %s %s]", plain(c.URI), plain(c.Name))
 		case "resource":
 			if c.Resource.Blob != "" {
-				line(w, "[resource %s %s %d bytes]", plain(c.Resource.URI), plain(c.Resource.MIMEType), base64.StdEncoding.DecodedLen(len(strings.TrimRight(c.Resource.Blob, "="))))
+				line(w, "[resource %s %s %d bytes]", plain(c.Resource.URI), plain(c.Resource.MIMEType), base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(c.Resource.Blob, "="))))
 			} else {
 				line(w, "[resource %s]\n%s", plain(c.Resource.URI), plain(c.Resource.Text))
 			}
