@@ -220,7 +220,9 @@ func (c *Client) stream(method, body string) *Stream {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	c.t.Cleanup(stop)
+	late := time.AfterFunc(c.Within, stop) // the answer has to begin in time; how long it then goes on is the test's affair
 	resp, err := c.send(ctx, method, body)
+	late.Stop()
 	if err != nil {
 		stop()
 		c.t.Fatalf("%s %.200s: %v", method, body, err)

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -38,13 +37,12 @@ func TestIsolation(t *testing.T) {
 	alone, beside := time.Hour, time.Hour
 	for range rounds { // interleaved, so that a change of the machine meets both
 		alone = min(alone, p99(t, c))
-		ctx, stop := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
-		for _, h := range hung {
-			waiting.Go(func() {
-				_, _ = h.Try(ctx, tool("1", "hang", `{}`)) // cut off below: it never answers
-			})
+		streams := make([]*rig.Stream, neighbours)
+		for i, h := range hung {
+			waiting.Go(func() { streams[i] = h.Begin(tool("1", "hang", `{}`)) })
 		}
+		waiting.Wait() // all streams have begun: what follows measures hung servers, not how they came to hang
 		rig.Until(t, slack, "all of them hang in a call", func() bool {
 			n := 0
 			for i := range neighbours {
@@ -55,8 +53,10 @@ func TestIsolation(t *testing.T) {
 			return n == neighbours
 		})
 		beside = min(beside, p99(t, c))
-		stop()
-		waiting.Wait()
+		for i, h := range hung { // the same id is free again for the next round
+			h.Post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			streams[i].Close()
+		}
 	}
 	ratio := float64(beside) / float64(alone)
 	t.Logf("p99 alone %s, beside %d hung servers %s, ratio %.2f", alone, neighbours, beside, ratio)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"mcpx/internal/test/fakemcp"
 	"mcpx/internal/test/rig"
@@ -221,6 +222,9 @@ func TestForeignHostAndOrigin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(slack)); err != nil {
+		t.Fatal(err)
+	}
 	fmt.Fprintf(conn, "POST /servers/hosts/mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
 	buf := make([]byte, 64)
 	n, err := conn.Read(buf)
