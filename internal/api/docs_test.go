@@ -101,15 +101,14 @@ func collect(types map[reflect.Type]bool, t reflect.Type) {
 			return
 		}
 		types[t] = true
-		for i := range t.NumField() {
-			collect(types, t.Field(i).Type)
+		for f := range t.Fields() {
+			collect(types, f.Type)
 		}
 	}
 }
 
 func fields(b *bytes.Buffer, t reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		place := "body"
 		switch {

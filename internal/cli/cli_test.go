@@ -72,7 +72,7 @@ type terminalOf struct {
 
 func newTerminal(t *testing.T) *terminalOf {
 	t.Helper()
-	home, err := os.MkdirTemp("", "mx") // the path of a socket is short
+	home, err := os.MkdirTemp("", "mx") //nolint:usetesting // the path of a socket is short, that of t.TempDir is not
 	if err != nil {
 		t.Fatal(err)
 	}

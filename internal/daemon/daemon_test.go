@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // config is a daemon in a directory of its own, on any free port.
 func config(t *testing.T, variables ...string) Config {
 	t.Helper()
-	home, err := os.MkdirTemp("", "mx") // the path of a socket is short
+	home, err := os.MkdirTemp("", "mx") //nolint:usetesting // the path of a socket is short, that of t.TempDir is not
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestLoadSettings(t *testing.T) {
 	}
 	for _, c := range []struct{ name, file, variable, value, code, part string }{
 		{"no TOML", "[listener", "", "", "settings-broken", "line 1"},
-		{"unknown key", "[listener]\nadress = \"x\"", "", "", "setting-unknown", "did you mean listener.address?"},
+		{"unknown key", "[listener]\nadddress = \"x\"", "", "", "setting-unknown", "did you mean listener.address?"},
 		{"unknown section", "[public]\nport = 1", "", "", "setting-unknown", "public.port"},
 		{"key without a section", "address = \"x\"", "", "", "setting-unknown", "address"},
 		{"wrong type", "[listener]\naddress = 1", "", "", "setting-invalid", "host:port"},

@@ -84,7 +84,7 @@ func (e *echo) ServerLogs(ctx context.Context, in api.LogsQuery, emit func(api.L
 
 func serve(t *testing.T, service api.Service, same func(net.Conn) (bool, error)) (*Server, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "mx") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "mx") //nolint:usetesting // the path of a socket is short, that of t.TempDir is not
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestErrorsTravel(t *testing.T) {
 }
 
 func TestWhoGetsIn(t *testing.T) {
-	get := func(path string, header ...string) *http.Response {
+	get := func(path string, header ...string) (status int, level string) {
 		t.Helper()
 		client := &http.Client{Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -181,29 +181,29 @@ func TestWhoGetsIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = resp.Body.Close() })
-		return resp
+		defer resp.Body.Close()
+		return resp.StatusCode, resp.Header.Get(api.HeaderLevel)
 	}
 	e := &echo{}
 	_, path := serve(t, e, ours)
 	for _, header := range [][]string{{"Origin", "http://localhost:30000"}, {"Origin", "null"}, {"Referer", "http://x/"}} {
-		if resp := get(path, header...); resp.StatusCode != http.StatusForbidden {
-			t.Errorf("%v: status %d", header, resp.StatusCode)
+		if status, _ := get(path, header...); status != http.StatusForbidden {
+			t.Errorf("%v: status %d", header, status)
 		}
 	}
 	_, other := serve(t, e, func(net.Conn) (bool, error) { return false, nil })
-	if resp := get(other); resp.StatusCode != http.StatusForbidden {
-		t.Errorf("another user: status %d", resp.StatusCode)
+	if status, _ := get(other); status != http.StatusForbidden {
+		t.Errorf("another user: status %d", status)
 	}
 	_, unsure := serve(t, e, func(net.Conn) (bool, error) { return true, errors.New("no answer") })
-	if resp := get(unsure); resp.StatusCode != http.StatusForbidden {
-		t.Errorf("unknown user: status %d", resp.StatusCode)
+	if status, _ := get(unsure); status != http.StatusForbidden {
+		t.Errorf("unknown user: status %d", status)
 	}
 	if len(e.got) != 0 {
 		t.Errorf("the service was asked: %v", e.got)
 	}
-	if resp := get(path); resp.StatusCode != http.StatusOK || resp.Header.Get(api.HeaderLevel) != "1" {
-		t.Errorf("our own user: status %d, level %q", resp.StatusCode, resp.Header.Get(api.HeaderLevel))
+	if status, level := get(path); status != http.StatusOK || level != "1" {
+		t.Errorf("our own user: status %d, level %q", status, level)
 	}
 }
 

@@ -1,6 +1,7 @@
 package story
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -18,7 +19,9 @@ func busyPort(ts *testscript.TestScript, _ bool, _ []string) {
 	go func() { done <- server.Serve(l) }()
 	ts.Defer(func() {
 		_ = server.Close() // the test is over
-		<-done
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			ts.Logf("busyport: %v", err)
+		}
 	})
 	ts.Setenv("BUSY", l.Addr().String())
 	ts.Setenv("HOLDER", strconv.Itoa(os.Getpid()))

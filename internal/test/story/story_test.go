@@ -40,8 +40,7 @@ func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			// Not below the work directory: the path of a unix socket has about 100 bytes.
-			home, err := os.MkdirTemp("", "mx")
+			home, err := os.MkdirTemp("", "mx") //nolint:usetesting // the path of a unix socket has about 100 bytes
 			if err != nil {
 				return err
 			}
