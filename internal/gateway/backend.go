@@ -148,11 +148,11 @@ func (e Exit) String() string {
 
 // LinkInfo is the state of a link for status output.
 type LinkInfo struct {
-	Pid        int       // child; 0 for HTTP
-	Supervisor int       // supervisor process; 0 for direct children and HTTP
-	Started    time.Time // when the child was spawned or the link opened
-	URL        string    // HTTP
-	Version    string    // version of the supervisor
-	Skipped    uint64    // stdout lines that were no messages
-	Malformed  uint64    // stdout lines that began like a message and were not JSON
+	Pid        int       `json:"pid,omitempty"`             // child; 0 for HTTP
+	Supervisor int       `json:"supervisor,omitempty"`      // supervisor process; 0 for direct children and HTTP
+	Started    time.Time `json:"started,omitzero"`          // when the child was spawned or the link opened
+	URL        string    `json:"url,omitempty"`             // HTTP
+	Version    string    `json:"version,omitempty"`         // version of the supervisor
+	Skipped    uint64    `json:"skipped_lines,omitempty"`   // stdout lines that were no messages
+	Malformed  uint64    `json:"malformed_lines,omitempty"` // stdout lines that began like a message and were not JSON
 }
