@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +23,8 @@ var listenFlag = Flag{Name: "listen", Kind: StringFlag, Value: "ADDR", Usage: "l
 
 var serve = Command{
 	Path: "serve", Short: "Run the daemon in the foreground",
-	Long: "The daemon runs until SIGINT, SIGTERM or `mcpx daemon stop`. SIGHUP makes it read its settings again.\n" +
+	Long: "The daemon runs until SIGINT, SIGTERM or `mcpx daemon stop`. SIGHUP makes it read its settings again (on a\n" +
+		"terminal it ends it).\n" +
 		"One daemon runs for each MCPX_HOME; a second one exits with code 75 and names the first.",
 	Example: "mcpx serve\nmcpx serve --listen 127.0.0.1:31000",
 	Flags: []Flag{
@@ -35,7 +35,7 @@ var serve = Command{
 		detached := a.Bool("detached")
 		d, err := e.serve(ctx, a, detached, nil)
 		if detached {
-			err = errors.Join(err, signalReady(err))
+			_ = signalReady(err) // the command that started us may have left: the daemon runs on
 		}
 		if err != nil {
 			return err
@@ -71,6 +71,9 @@ func (e *Env) serve(ctx context.Context, a Args, detached bool, change func(*dae
 			return nil, fault.New(fault.Unavailable, "state-unwritable").Saying("the log %s cannot be opened", c.LogFile).Because(err)
 		}
 		c.Log = telemetry.NewLogger(file, false, levels)
+		if err := os.Chdir(paths.State); err != nil { // the directory of the command may be removed or unmounted
+			return nil, fault.New(fault.Unavailable, "state-unwritable").Saying("cannot enter %s", paths.State).Because(err)
+		}
 	}
 	if change != nil {
 		change(&c)
@@ -94,7 +97,11 @@ func (e *Env) untilStopped(ctx context.Context, d *daemon.Daemon, children bool)
 			children = children || asked
 			running = false
 		case <-hangup:
-			d.Reload(ctx)
+			if e.logs { // the terminal was closed
+				running = false
+			} else {
+				d.Reload(ctx)
+			}
 		}
 	}
 	signal.Reset(os.Interrupt, syscall.SIGTERM) // a second signal ends the process at once
@@ -236,11 +243,12 @@ var daemonStatus = Command{
 		if err != nil {
 			return err
 		}
-		return e.Show(outcome{State: "running", Daemon: &d}, func(w io.Writer) { e.printDaemon(w, d) })
+		return e.Show(outcome{State: "running", Daemon: &d}, func(w io.Writer) { pairs(w, e.aboutDaemon(d)) })
 	},
 }
 
-func (e *Env) printDaemon(w io.Writer, d api.Daemon) {
+// aboutDaemon is the daemon in names and values.
+func (e *Env) aboutDaemon(d api.Daemon) [][2]string {
 	rows := [][2]string{
 		{"daemon", fmt.Sprintf("running, pid %d, version %s, up %s", d.Pid, d.Version, age(e.Now().Sub(d.Started)))},
 		{"servers at", d.Base + "/servers/NAME/mcp"},
@@ -250,5 +258,5 @@ func (e *Env) printDaemon(w io.Writer, d api.Daemon) {
 	if d.LogFile != "" {
 		rows = append(rows, [2]string{"log", d.LogFile})
 	}
-	pairs(w, rows)
+	return rows
 }

@@ -34,12 +34,11 @@ var status = Command{
 			return err
 		}
 		if err := e.Show(s, func(w io.Writer) {
-			e.printDaemon(w, s.Daemon)
-			pairs(w, [][2]string{
-				{"memory    ", size(s.Resident)},
-				{"servers   ", fmt.Sprintf("%d: %d running, %d idle, %d failing, %d not in use", s.Servers.Total, s.Servers.Running, s.Servers.Idle, s.Servers.Failing, s.Servers.Disabled)},
-				{"traffic   ", fmt.Sprintf("%d requests, %d sessions", s.Counters.Requests, s.Counters.Sessions)},
-			})
+			pairs(w, append(e.aboutDaemon(s.Daemon), [][2]string{
+				{"memory", size(s.Resident)},
+				{"servers", fmt.Sprintf("%d: %d running, %d idle, %d failing, %d not in use", s.Servers.Total, s.Servers.Running, s.Servers.Idle, s.Servers.Failing, s.Servers.Disabled)},
+				{"traffic", fmt.Sprintf("%d requests, %d sessions", s.Counters.Requests, s.Counters.Sessions)},
+			}...))
 			e.printHealth(w, s.Health)
 		}); err != nil {
 			return err

@@ -253,23 +253,32 @@ func (d *Daemon) Close() {
 	}
 }
 
-// linger is how long requests in work may take after the gateway gave every call its answer.
+// linger is how long the edges may take to write answers after the gateway gave every call its own.
 const linger = 2 * time.Second
 
 // release undoes what start did, as far as it came.
 func (d *Daemon) release(ctx context.Context, children bool) error {
+	// The edges refuse what is new from now on, and wait for what is in work; the gateway ends that.
+	edges, cut := context.WithCancel(ctx)
+	defer cut()
+	var closing sync.WaitGroup
+	if d.loopback != nil {
+		closing.Go(func() { d.loopback.Stop(edges) })
+	}
+	if d.local != nil {
+		closing.Go(func() {
+			if err := d.local.Stop(edges); err != nil {
+				d.log.LogAttrs(ctx, slog.LevelWarn, "requests cut at the end", slog.Any(key.Cause, err))
+			}
+		})
+	}
 	var errs []error
 	if d.gateway != nil {
 		errs = append(errs, d.gateway.Stop(ctx, children))
 	}
-	edges, cancel := context.WithTimeout(ctx, linger)
-	defer cancel()
-	if d.loopback != nil {
-		d.loopback.Stop(edges)
-	}
-	if d.local != nil {
-		errs = append(errs, d.local.Stop(edges))
-	}
+	late := time.AfterFunc(linger, cut)
+	closing.Wait()
+	late.Stop()
 	if d.db != nil {
 		errs = append(errs, d.db.Close())
 	}

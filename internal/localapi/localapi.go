@@ -148,7 +148,7 @@ func (s *Server) handler() http.Handler {
 			Hinting("see docs/api.md for the operations of API level %d", api.Level))
 	})
 	if s.cfg.Routes != nil {
-		mux.Handle("/servers/", s.cfg.Routes)
+		mux.HandleFunc("/servers/", s.route)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(api.HeaderLevel, strconv.Itoa(api.Level))
@@ -158,6 +158,17 @@ func (s *Server) handler() http.Handler {
 		}
 		mux.ServeHTTP(w, r.WithContext(api.As(r.Context(), api.Owner)))
 	})
+}
+
+// route hands a request of mcpx connect on.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		w.Header().Set("Retry-After", "1") // the bridge waits for the next daemon
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	defer s.busy.Done()
+	s.cfg.Routes.ServeHTTP(w, r)
 }
 
 // admit lets in what our own user sent, and nothing that a web page made: browsers always add Origin or Referer to a
