@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -35,6 +36,10 @@ type options struct {
 	asJSON            bool
 	rounds            int
 	only              string
+
+	url              string
+	clients, payload int
+	span             time.Duration
 }
 
 func main() {
@@ -55,6 +60,10 @@ func main() {
 	flag.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of the timed scenarios")
 	flag.StringVar(&o.only, "only", "", "comma-separated scenarios: latency, load, payload, servers, flat")
+	flag.StringVar(&o.url, "url", "", "only put load on this URL, under a profiler for example")
+	flag.IntVar(&o.clients, "clients", 1, "clients of --url")
+	flag.IntVar(&o.payload, "payload", small, "bytes of the payload of --url")
+	flag.DurationVar(&o.span, "for", 10*time.Second, "how long to load --url")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -81,18 +90,21 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if o.mcpx == "" {
-		o.mcpx = filepath.Join(dir, "mcpx")
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", o.mcpx, "mcpx")
+	if o.quick {
+		o.rounds = 1
+	}
+	b := &bench{o: o, dir: dir, progress: os.Stderr}
+	if o.url != "" {
+		return b.load(ctx, out)
+	}
+	if b.o.mcpx == "" {
+		b.o.mcpx = filepath.Join(dir, "mcpx")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", b.o.mcpx, "mcpx")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("go build: %w\n%s", err, text)
 		}
 	}
-	if o.quick {
-		o.rounds = 1
-	}
-	b := &bench{o: o, dir: dir, progress: os.Stderr}
 	defer b.close()
 	report, err := b.measure(ctx)
 	if err != nil {
@@ -111,6 +123,31 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return errMissed
 	}
 	return nil
+}
+
+// load puts load on a URL and says what came back.
+func (b *bench) load(ctx context.Context, out io.Writer) error {
+	u, err := url.Parse(b.o.url)
+	if err != nil {
+		return err
+	}
+	t := &target{name: b.o.url, pids: func() []int { return nil }}
+	s := scenario{clients: b.o.clients, payload: b.o.payload, span: b.o.span, minCalls: 1}
+	var callers []caller
+	for range s.clients {
+		c, err := dialHTTP(u.Host, u.Path, true)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		callers = append(callers, c)
+	}
+	got, err := b.round(ctx, s, t, callers)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "p50 %v, p99 %v, %.0f calls/s\n", got.p50, got.p99, got.perSec)
+	return err
 }
 
 // bench is one run.

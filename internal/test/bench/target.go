@@ -34,6 +34,7 @@ const (
 	nameFloor   = "floor"
 	nameShared  = "mcpx"
 	nameSession = "mcpx, session"
+	nameBare    = "mcpx, unsupervised"
 )
 
 // targets starts everything that is compared.
@@ -56,7 +57,12 @@ func (b *bench) targets(ctx context.Context) ([]*target, error) {
 	if err := g.add(ctx, "session"); err != nil {
 		return nil, err
 	}
-	all := []*target{direct, floor, g.target(nameShared, "shared"), g.target(nameSession, "session")}
+	if err := g.add(ctx, "bare", "--sharing", "global", "--yes", "--supervised=false"); err != nil {
+		return nil, err
+	}
+	all := []*target{
+		direct, floor, g.target(nameShared, "shared"), g.target(nameBare, "bare"), g.target(nameSession, "session"),
+	}
 	for _, start := range []func() (*target, error){b.supergateway, b.mcpProxy} {
 		t, err := start()
 		if err != nil {
