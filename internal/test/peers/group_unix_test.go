@@ -10,7 +10,9 @@ import (
 // ownGroup lets endGroup reach what the peer leaves behind.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if cmd.Cancel != nil { // made with a context, whose end ends the whole group
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	}
 }
 
 func endGroup(cmd *exec.Cmd) {

@@ -64,10 +64,18 @@ func suite(t testing.TB, url string, args ...string) (checks, int, string) {
 	return got, o.code, o.stdout
 }
 
+// transportOwned are checks of how the client's own connection is served, JSON or a stream, which is the gateway's
+// choice: it answers JSON within 250 ms, while the fixture always streams. They must not fail; what they are directly
+// says nothing. The streams themselves, and resuming them, have tests of their own.
+var transportOwned = []string{"server-sse-polling/", "server-sse-multiple-streams/server-sse-streams-functional"}
+
 // differences are the checks of want that are missing or worse in got, as "scenario/check: WANT, got GOT".
 func differences(want, got checks) map[string]string {
 	diff := map[string]string{}
 	for key, w := range want {
+		if slices.ContainsFunc(transportOwned, func(own string) bool { return strings.HasPrefix(key, own) }) && got[key] != "FAILURE" {
+			continue
+		}
 		g, made := got[key]
 		if !made {
 			g = "not made"

@@ -195,6 +195,10 @@ func (c *Client) Delete() int {
 	return resp.StatusCode
 }
 
+// unread is how many messages a Stream takes off the connection before its test asks for them: enough for a flood, so
+// that the client of a busy test is not a slow client.
+const unread = 1 << 17
+
 // Stream is an answer that is read message by message.
 type Stream struct {
 	t      testing.TB
@@ -227,7 +231,7 @@ func (c *Client) stream(method, body string) *Stream {
 		stop()
 		c.t.Fatalf("%s %.200s: %v", method, body, err)
 	}
-	s := &Stream{t: c.t, Status: resp.StatusCode, Header: resp.Header, events: make(chan Event, 1024), stop: stop}
+	s := &Stream{t: c.t, Status: resp.StatusCode, Header: resp.Header, events: make(chan Event, unread), stop: stop}
 	go func() {
 		defer resp.Body.Close()
 		defer close(s.events)
