@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -350,4 +351,23 @@ func TestText(t *testing.T) {
 	if got := short("a  b\nc äöü", 6); got != "a b c…" {
 		t.Errorf("short: %q", got)
 	}
+}
+
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		e := &Env{Err: &out, logs: true}
+		done := e.waiting("waiting for %s", "it")
+		time.Sleep(patience / 2)
+		done()
+		if out.Len() > 0 {
+			t.Errorf("said %q before a second had passed", out.String())
+		}
+		done = e.waiting("waiting for %s", "it")
+		time.Sleep(2 * patience)
+		done()
+		if got := out.String(); got != "waiting for it\n" {
+			t.Errorf("said %q", got)
+		}
+	})
 }

@@ -80,6 +80,27 @@ func (e *Env) Confirm(question, flag string) (bool, error) {
 	return answer == "y" || answer == "yes", nil
 }
 
+// patience is how long a person waits without a word: after it a command says what it waits for.
+const patience = time.Second
+
+// waiting says on a terminal what a command waits for, when it takes longer than patience. The caller ends it with the
+// returned function, after which nothing more is said.
+func (e *Env) waiting(format string, args ...any) (done func()) {
+	if !e.logs {
+		return func() {}
+	}
+	said := make(chan struct{})
+	timer := time.AfterFunc(patience, func() {
+		defer close(said)
+		e.Note(format, args...)
+	})
+	return func() {
+		if !timer.Stop() {
+			<-said // it is being said now: what comes next must not be mixed with it
+		}
+	}
+}
+
 // operation returns a context with a new operation id: one for each invocation.
 func (e *Env) operation(ctx context.Context) context.Context {
 	return api.Under(ctx, id.NewSource(e.Now, rand.Reader).New(id.Operation))

@@ -253,7 +253,9 @@ var serverTools = Command{
 		if err != nil {
 			return err
 		}
+		done := e.waiting("waiting for %s to start and answer; `mcpx server logs -f %s` shows what it says ...", a.Pos(0), a.Pos(0))
 		page, err := service.ServerTools(ctx, api.ServerRef{Name: a.Pos(0)})
+		done()
 		if err != nil {
 			return err
 		}
@@ -305,7 +307,9 @@ var serverCall = Command{
 		if err != nil {
 			return err
 		}
+		done := e.waiting("waiting for %s ...", a.Pos(0))
 		result, err := service.CallTool(e.operation(ctx), api.CallTool{Name: a.Pos(0), Tool: a.Pos(1), Arguments: arguments})
+		done()
 		if err != nil {
 			return err
 		}

@@ -35,8 +35,8 @@ func (e *Env) API(ctx context.Context) (api.Service, error) {
 
 func down(err error) bool { return err != nil && fault.From(err).Code == "daemon-down" }
 
-// away reports whether no daemon answers. A daemon that went away while it was asked is dead: the kernel frees its lock
-// before it closes the socket.
+// away reports whether no daemon answers. A daemon that went away while it was asked is dead or nearly so; the next one
+// waits a moment for its lock.
 func away(err error) bool {
 	return down(err) || err != nil && fault.From(err).Code == "daemon-gone"
 }
@@ -76,6 +76,7 @@ func (e *Env) spawn(ctx context.Context, paths api.Paths, flags []string) error 
 	}
 	// The log proper is written by the daemon itself; this file gets what the runtime prints when it dies.
 	last := filepath.Join(paths.Logs(), "stderr.log")
+	_ = os.Rename(last, last+".1") // the last words of the daemon before; without them only this copy is lost
 	out, err := os.OpenFile(last, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fault.New(fault.Unavailable, "state-unwritable").Saying("%s cannot be written", last).Because(err)

@@ -102,7 +102,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	me := owner{Pid: os.Getpid(), Started: c.Now().UTC(), Version: c.Version}
 	var err error
-	if d.lock, err = own(c.Paths, me); err != nil {
+	if d.lock, err = own(ctx, c.Paths, me); err != nil {
 		return err
 	}
 	if d.settings, err = LoadSettings(c.Paths.Settings(), c.Getenv); err != nil {
@@ -201,7 +201,7 @@ func EndChildren(ctx context.Context, paths api.Paths, version string, now time.
 	if _, err := os.Stat(paths.State); os.IsNotExist(err) {
 		return 0, nil
 	}
-	lock, err := own(paths, owner{Pid: os.Getpid(), Started: now.UTC(), Version: version})
+	lock, err := own(ctx, paths, owner{Pid: os.Getpid(), Started: now.UTC(), Version: version})
 	if err != nil {
 		return 0, err
 	}

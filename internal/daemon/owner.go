@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -19,10 +20,19 @@ type owner struct {
 	Listener string    `json:"listener,omitempty"`
 }
 
+// lockGrace is how long a start waits for a lock that is held: the kernel takes a moment to clear a daemon that was
+// killed, and its socket may refuse before its lock is free.
+const lockGrace = 200 * time.Millisecond
+
+// errHeld ends the wait for a lock that somebody holds for good.
+var errHeld = errors.New("held by a daemon that lives")
+
 // own takes the lock of the home, or fails with an error that names the holder.
-func own(paths api.Paths, me owner) (*atomicfile.Lock, error) {
-	lock, err := atomicfile.TryLock(paths.Lock())
-	if errors.Is(err, atomicfile.ErrLocked) {
+func own(ctx context.Context, paths api.Paths, me owner) (*atomicfile.Lock, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, lockGrace, errHeld)
+	defer stop()
+	lock, err := atomicfile.WaitLock(ctx, paths.Lock())
+	if errors.Is(err, errHeld) {
 		return nil, heldBy(paths)
 	}
 	if err != nil {
