@@ -255,17 +255,22 @@ func (l *link) clear(held bool) {
 	if held { // it lives, but the connection is gone: it cannot be used any more
 		process.Kill(l.super.Self)
 	}
-	deadline := time.Now().Add(orphanWait)
-	for l.welcome.Child.Alive() && time.Now().Before(deadline) {
-		time.Sleep(lostPoll)
-	}
+	waitGone(*l.welcome.Child, orphanWait)
 	killed := process.KillOrphans(*l.welcome.Child)
+	waitGone(*l.welcome.Child, groupWait)
 	removeSocket(l.super.Socket)
 	if err := l.dir.remove(); err != nil {
 		b.cfg.Log.Warn("bundle not removed", slog.String(key.Path, string(l.dir)), slog.String(key.Cause, err.Error()))
 	}
 	b.cfg.Log.Warn("supervisor lost", slog.String(key.Shim, l.dir.id()), slog.Int(key.Pid, l.super.Self.Pid),
-		slog.Int(key.Child, l.welcome.Child.Pid), slog.Bool(key.State, killed))
+		slog.Int(key.Child, l.welcome.Child.Pid), slog.Bool("orphans_killed", killed))
+}
+
+// waitGone waits at most d for the end of a process that is not our child.
+func waitGone(id process.Identity, d time.Duration) {
+	for limit := time.Now().Add(d); id.Alive() && time.Now().Before(limit); {
+		time.Sleep(lostPoll)
+	}
 }
 
 // tryWrite, write, encode and handed make the link the port of its outbox.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,6 +37,7 @@ const patience = 20 * time.Second
 type sink struct {
 	mu       sync.Mutex // guards the fields below
 	inbound  [][]byte
+	answers  map[string][]byte // the messages that have an id, by it
 	written  []uint64
 	overlong []string
 	stderr   bytes.Buffer
@@ -44,7 +46,7 @@ type sink struct {
 	changed  chan struct{}
 }
 
-func newSink() *sink { return &sink{changed: make(chan struct{})} }
+func newSink() *sink { return &sink{answers: map[string][]byte{}, changed: make(chan struct{})} }
 
 func (s *sink) change(f func()) {
 	s.mu.Lock()
@@ -58,7 +60,13 @@ func (s *sink) change(f func()) {
 }
 
 func (s *sink) Deliver(in gateway.Inbound) {
-	s.change(func() { s.inbound = append(s.inbound, in.Body) })
+	id, _, _ := rpc.Head(in.Body)
+	s.change(func() {
+		s.inbound = append(s.inbound, in.Body)
+		if id.Ok() {
+			s.answers[string(id.Of(in.Body))] = in.Body
+		}
+	})
 }
 func (s *sink) Written(ref uint64) { s.change(func() { s.written = append(s.written, ref) }) }
 func (s *sink) Failed(uint64, gateway.Failure) {
@@ -103,14 +111,8 @@ func (s *sink) answer(t testing.TB, id int, result any) {
 	t.Helper()
 	var found []byte
 	s.until(t, fmt.Sprintf("the answer %d", id), func() bool {
-		for _, b := range s.inbound {
-			span, _, _ := rpc.Head(b)
-			if span.Ok() && string(span.Of(b)) == fmt.Sprint(id) {
-				found = b
-				return true
-			}
-		}
-		return false
+		found = s.answers[strconv.Itoa(id)]
+		return found != nil
 	})
 	var m struct{ Result json.RawMessage }
 	if err := json.Unmarshal(found, &m); err != nil {
@@ -683,11 +685,7 @@ func TestSupervisorKilled(t *testing.T) {
 
 func TestDetachLeavesTheChild(t *testing.T) {
 	r := newRig(t, func(c *shim.Config) { c.OrphanTTL = 300 * time.Millisecond })
-	s := newSink()
-	l, err := r.Open(context.Background(), r.request(false), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, s := r.open(t, false)
 	do(t, l, s, 1, "where", "", nil)
 	child, err := process.Identify(l.Info().Pid)
 	if err != nil {

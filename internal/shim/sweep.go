@@ -30,8 +30,12 @@ func Sweep(ctx context.Context, stateDir string, wait bool) (ended int, err erro
 	for _, d := range dirs {
 		b := bundle(filepath.Join(stateDir, "bundles", d.Name()))
 		r, err := b.readRecord()
+		if errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, b.removeUnborn())
+			continue
+		}
 		if err != nil {
-			continue // not finished, of a newer version, or not ours
+			continue // of a newer version, or not ours
 		}
 		held, err := atomicfile.Held(b.lock())
 		switch {
@@ -45,7 +49,9 @@ func Sweep(ctx context.Context, stateDir string, wait bool) (ended int, err erro
 		default:
 			if r.Child != nil && process.KillOrphans(*r.Child) {
 				ended++
+				waitGone(*r.Child, groupWait)
 			}
+			removeSocket(r.Socket)
 			errs = append(errs, b.remove())
 		}
 	}
@@ -64,4 +70,16 @@ func Sweep(ctx context.Context, stateDir string, wait bool) (ended int, err erro
 		}
 	}
 	return ended, errors.Join(errs...)
+}
+
+// removeUnborn removes a bundle whose supervisor never got as far as its record. One that is on its way there holds
+// the lock, and removes the bundle itself when nobody attaches.
+func (b bundle) removeUnborn() error {
+	if checkOwned(string(b), fs.ModeDir) != nil {
+		return nil // not ours
+	}
+	if held, err := atomicfile.Held(b.lock()); held || err != nil {
+		return err
+	}
+	return b.remove()
 }
