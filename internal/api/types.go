@@ -99,6 +99,8 @@ type Server struct {
 	Advice   []string             `json:"advice,omitempty"`  // what a person may want to change
 	Overlay  bool                 `json:"overlay,omitempty"` // offered by `mcpx up` for its run only, not in the catalog
 	Status   gateway.ServerStatus `json:"status"`
+	// Operation is the id under which it was added or edited; only in the answer to that.
+	Operation string `json:"operation,omitempty"`
 }
 
 // ServerPage is a list of servers, sorted by name.
@@ -140,6 +142,8 @@ type Done struct {
 	Server  string `json:"server"`
 	State   string `json:"state"` // added, removed, enabled, disabled, restarted; already_enabled and so on
 	Already bool   `json:"already,omitempty"`
+	// Operation is the id that the caller gave.
+	Operation string `json:"operation,omitempty"`
 }
 
 // Tool is what a person needs to know of one tool; Raw is the server's own object.
@@ -176,8 +180,9 @@ type ImportServers struct {
 
 // ImportReport says what became of each entry.
 type ImportReport struct {
-	DryRun  bool          `json:"dry_run,omitempty"`
-	Entries []ImportEntry `json:"entries"`
+	DryRun    bool          `json:"dry_run,omitempty"`
+	Entries   []ImportEntry `json:"entries"`
+	Operation string        `json:"operation,omitempty"` // the id that the caller gave
 }
 
 // ImportEntry is the outcome for one entry.

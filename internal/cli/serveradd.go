@@ -12,6 +12,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
+	"mcpx/internal/process"
 )
 
 // definitionFlags are the flags that describe a server; add and edit share them.
@@ -55,7 +56,7 @@ var serverAdd = Command{
 		}
 		added, err := service.AddServer(e.operation(ctx), api.AddServer{Server: s, Confirmed: yes, Unchecked: a.Bool("no-check")})
 		if err != nil {
-			return err
+			return e.foundHere(err, a.Argv())
 		}
 		e.warn(added.Server)
 		return e.Show(added, func(w io.Writer) {
@@ -206,6 +207,19 @@ func badPair(flag, text, want string) error {
 		Hinting("for example --%s %s", flag, strings.NewReplacer("REF", "env:NAME", "K", "NAME", "V", "value").Replace(want))
 }
 
+// foundHere adds to "not found" that this shell finds the command: the daemon was started with another PATH.
+func (e *Env) foundHere(err error, argv []string) error {
+	f := fault.From(err)
+	if f.Code != "command-not-found" || len(argv) == 0 {
+		return err
+	}
+	file, missing := process.Resolve(argv[0], "/", []string{"PATH=" + e.Getenv("PATH")})
+	if missing != nil {
+		return err
+	}
+	return f.Hinting("the daemon has another PATH than this shell, where it is %s: give that path, or run `mcpx daemon restart` here", file)
+}
+
 // warn tells what is valid and still worth a word. A value that looks like a secret is kept: the person may know better.
 func (e *Env) warn(s catalog.Server) {
 	for _, w := range catalog.Warnings(s) {
@@ -254,7 +268,7 @@ var serverEdit = Command{
 		}
 		changed, err := service.EditServer(e.operation(ctx), in)
 		if err != nil {
-			return err
+			return e.foundHere(err, a.Argv())
 		}
 		e.warn(changed.Server)
 		return e.Show(changed, func(w io.Writer) {

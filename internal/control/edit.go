@@ -54,7 +54,7 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 	if old.Name != changed.Name {
 		c.cfg.Logs.Forget(old.Name)
 	}
-	return c.view(ctx, changed.Name)
+	return c.after(ctx, changed.Name)
 }
 
 // edited is the entry with the changes of in.

@@ -24,7 +24,7 @@ func (c *Control) ImportServers(ctx context.Context, in api.ImportServers) (api.
 	if len(in.Servers) > maxImport {
 		return api.ImportReport{}, fault.New(fault.Invalid, "import-too-large").Saying("%d servers in one import, want at most %d", len(in.Servers), maxImport)
 	}
-	report := api.ImportReport{DryRun: in.DryRun, Entries: []api.ImportEntry{}}
+	report := api.ImportReport{DryRun: in.DryRun, Entries: []api.ImportEntry{}, Operation: api.OperationOf(ctx)}
 	var create []catalog.Server
 	plan := func(r catalog.Reader) error {
 		report.Entries, create = report.Entries[:0], create[:0]

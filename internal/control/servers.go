@@ -71,7 +71,14 @@ func (c *Control) AddServer(ctx context.Context, in api.AddServer) (api.Server, 
 	if err != nil {
 		return api.Server{}, err
 	}
-	return c.view(ctx, s.Name)
+	return c.after(ctx, s.Name)
+}
+
+// after shows an entry as the answer to the operation that wrote it.
+func (c *Control) after(ctx context.Context, name string) (api.Server, error) {
+	s, err := c.view(ctx, name)
+	s.Operation = api.OperationOf(ctx)
+	return s, err
 }
 
 // free fails when a name or alias of s belongs to another entry, and shows that entry.
@@ -119,7 +126,7 @@ func (c *Control) RemoveServer(ctx context.Context, in api.ServerRef) (api.Done,
 		return api.Done{}, err
 	}
 	c.cfg.Logs.Forget(name)
-	return api.Done{Server: name, State: "removed"}, nil
+	return api.Done{Server: name, State: "removed", Operation: api.OperationOf(ctx)}, nil
 }
 
 // EnableServer routes an entry again.
@@ -136,7 +143,7 @@ func (c *Control) turn(ctx context.Context, op, name string, to catalog.Lifecycl
 	if err := c.allow(ctx, op); err != nil {
 		return api.Done{}, err
 	}
-	done := api.Done{State: string(to)}
+	done := api.Done{State: string(to), Operation: api.OperationOf(ctx)}
 	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
 		s, err := c.find(ctx, tx, name)
 		if err != nil {
@@ -168,7 +175,7 @@ func (c *Control) RestartServer(ctx context.Context, in api.ServerRef) (api.Done
 	if err := c.cfg.Gateway.Restart(s.Name); err != nil {
 		return api.Done{}, err
 	}
-	return api.Done{Server: s.Name, State: "restarted"}, nil
+	return api.Done{Server: s.Name, State: "restarted", Operation: api.OperationOf(ctx)}, nil
 }
 
 func notRouted(s api.Server) error {
