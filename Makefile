@@ -11,7 +11,7 @@ GOLANGCI := $(CACHE)/bin/golangci-lint-v2.15.0
 FUZZTIME ?= 30s
 
 # The packages that start the real binary: each has a tier of its own, and none runs twice.
-DRIVEN := /internal/test/(story|wire|peers|bench)($$|/)
+DRIVEN := /internal/test/(story|wire|peers)($$|/)
 UNITS   = $$($(GO) list ./... | grep -Ev '$(DRIVEN)')
 # The race detector needs cgo and a C compiler; a machine with Go alone runs the same tests without it.
 RACE    = $$(if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC) >/dev/null; then echo -race; \
@@ -65,8 +65,9 @@ peers:
 conformance:
 	$(GO) test -v -timeout 30m -run 'TestConformance' ./internal/test/peers/...
 
+# bench compares the program with a floor in one run; BENCH takes flags such as --check, --json, --quick.
 bench:
-	$(GO) test -v -timeout 60m -run '^$$' -bench . ./internal/test/bench/...
+	$(GO) run ./internal/test/bench $(BENCH)
 
 # fuzz runs every fuzz target for FUZZTIME each; as seeds they run in `make unit`.
 fuzz:

@@ -143,7 +143,7 @@ var harmless = map[string]bool{
 
 // mayRepeat allows one second copy of a harmless request of which nothing has come back.
 func (c *call) mayRepeat() bool {
-	if !(harmless[c.method] || c.hidden) || c.told || c.again {
+	if c.told || c.again || !harmless[c.method] && !c.hidden {
 		return false
 	}
 	c.again = true

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,9 +53,13 @@ func main() {
 		}
 	}
 	var o options
+	peers, node := installed()
+	if dir := os.Getenv("MCPX_BENCH_PEERS"); dir != "" {
+		peers = dir
+	}
 	flag.StringVar(&o.mcpx, "mcpx", "", "the program to measure; built from this module when empty")
-	flag.StringVar(&o.peers, "peers", os.Getenv("MCPX_BENCH_PEERS"), "directory with node_modules of supergateway and mcp-proxy; empty: they are skipped")
-	flag.StringVar(&o.node, "node", "node", "the Node to run them with")
+	flag.StringVar(&o.peers, "peers", peers, "directory with node_modules of supergateway and mcp-proxy; empty: they are skipped")
+	flag.StringVar(&o.node, "node", cmp.Or(node, "node"), "the Node to run them with")
 	flag.BoolVar(&o.quick, "quick", false, "one short round: does everything run?")
 	flag.BoolVar(&o.check, "check", false, "exit 1 when a bar is missed")
 	flag.BoolVar(&o.asJSON, "json", false, "print one JSON document")
