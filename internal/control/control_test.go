@@ -82,7 +82,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 	b := &bench{gateway: &fakeGateway{}, logs: &fakeLogs{}}
 	now := func() time.Time { return start }
 	c, err := New(Config{
-		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Base: "http://127.0.0.1:30000"},
+		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Listener: "127.0.0.1:30000", Base: "http://127.0.0.1:30000"},
 		Reach:    func(context.Context, catalog.Server) error { return b.reach },
 		Resident: func(pid int) int64 { return int64(pid) * 1000 },
 		Stop:     func(children bool) { b.stopped = append(b.stopped, children) },
@@ -174,6 +174,8 @@ func TestAddRefused(t *testing.T) {
 		{"taken before unreachable", api.AddServer{Server: stdio("fs", "other")}, unreachable, fault.Conflict, "server-exists", "fs"},
 		{"bad name", api.AddServer{Server: stdio("a/b", "x")}, nil, fault.Invalid, "server-name", "a-b"},
 		{"neither command nor URL", api.AddServer{Server: catalog.Server{Name: "x"}}, nil, fault.Invalid, "server-invalid", "--url"},
+		{"our own URL", api.AddServer{Server: catalog.Server{Name: "x", HTTP: &catalog.HTTP{URL: "http://localhost:30000/servers/fs/mcp"}}, Unchecked: true}, nil, fault.Invalid, "server-is-mcpx", "behind it"},
+		{"our own bridge", api.AddServer{Server: stdio("x", "/usr/bin/mcpx", "connect", "fs"), Unchecked: true}, nil, fault.Invalid, "server-is-mcpx", "behind it"},
 		{"unreachable", api.AddServer{Server: stdio("new", "x")}, unreachable, fault.Unavailable, "url-unreachable", "nobody"},
 		{
 			"global without a yes",
@@ -363,7 +365,7 @@ func TestImport(t *testing.T) {
 	b.add(ctx, t, stdio("same", "x"))
 	b.add(ctx, t, stdio("other", "x"))
 	in := api.ImportServers{Servers: []catalog.Server{
-		stdio("new", "x"), stdio("same", "x"), stdio("other", "y"), stdio("bad name", "x"), stdio("new", "z"),
+		stdio("new", "x"), stdio("same", "x"), stdio("other", "y"), stdio("bad name", "x"), stdio("new", "z"), stdio("loop", "mcpx", "connect", "fs"),
 	}, DryRun: true}
 	outcomes := func(r api.ImportReport) (all []api.ImportOutcome) {
 		for _, e := range r.Entries {
@@ -371,7 +373,7 @@ func TestImport(t *testing.T) {
 		}
 		return all
 	}
-	want := []api.ImportOutcome{api.ImportCreated, api.ImportUnchanged, api.ImportConflict, api.ImportError, api.ImportConflict}
+	want := []api.ImportOutcome{api.ImportCreated, api.ImportUnchanged, api.ImportConflict, api.ImportError, api.ImportConflict, api.ImportError}
 	dry, err := b.ImportServers(ctx, in)
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,9 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 		if err := catalog.Validate(changed); err != nil {
 			return err
 		}
+		if err := c.foreign(changed); err != nil {
+			return err
+		}
 		if err := confirmed(changed, old.Sharing, in.Confirmed); err != nil {
 			return err
 		}

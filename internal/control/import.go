@@ -73,7 +73,11 @@ func (c *Control) judge(ctx context.Context, r catalog.Reader, s catalog.Server,
 		s.Sharing = catalog.ShareSession // sharing with everybody needs a yes for each server
 	}
 	entry := api.ImportEntry{Name: s.Name}
-	if err := catalog.Validate(s); err != nil {
+	err := catalog.Validate(s)
+	if err == nil {
+		err = c.foreign(s)
+	}
+	if err != nil {
 		f := fault.From(err)
 		entry.Outcome, entry.Text = api.ImportError, f.Error()
 		return entry, s, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -48,6 +49,9 @@ func (c *Control) AddServer(ctx context.Context, in api.AddServer) (api.Server, 
 		s.Sharing = catalog.ShareSession
 	}
 	if err := catalog.Validate(s); err != nil {
+		return api.Server{}, err
+	}
+	if err := c.foreign(s); err != nil {
 		return api.Server{}, err
 	}
 	if err := confirmed(s, "", in.Confirmed); err != nil {
@@ -106,6 +110,26 @@ func confirmed(s catalog.Server, before catalog.Sharing, yes bool) error {
 	return fault.New(fault.NeedsApproval, "sharing-needs-yes").
 		Saying("sharing global gives every agent and every session the same process of %s", s.Name).
 		Hinting("a person must agree: repeat the command with --yes. Good for servers without state, wrong for browsers and per-project files")
+}
+
+// foreign refuses an entry that leads back to this daemon: a call to it would call itself without end.
+func (c *Control) foreign(s catalog.Server) error {
+	loop := fault.New(fault.Invalid, "server-is-mcpx").Saying("%s leads to mcpx itself", s.Name).
+		Hinting("add the command or the URL that is behind it")
+	if s.Stdio != nil {
+		if _, ok := catalog.Identify(s); !ok {
+			return loop // mcpx connect
+		}
+		return nil
+	}
+	u, err := url.Parse(s.HTTP.URL)
+	if err != nil || !catalog.IsLoopback(u.Hostname()) {
+		return nil
+	}
+	if _, port, err := net.SplitHostPort(c.cfg.Daemon.Listener); err == nil && u.Port() == port {
+		return loop
+	}
+	return nil
 }
 
 // RemoveServer deletes an entry; its processes end.
