@@ -29,8 +29,8 @@ type Detached struct {
 }
 
 // StartDetached starts the process in a new session with a ready pipe, waits until the pipe is closed and returns what
-// was written to it. An empty answer is an error: the process ended before it was ready. The process that was started
-// is reaped when it ends, also after ctx is done; a process that it started itself is not our child.
+// was written to it. An empty answer is an error: the process ended before it was ready. When ctx is done first the
+// process is killed. It is reaped when it ends; a process that it started itself is not our child.
 func StartDetached(ctx context.Context, d Detached) (ready []byte, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -57,6 +57,7 @@ func StartDetached(ctx context.Context, d Detached) (ready []byte, err error) {
 	defer stop()
 	ready, err = io.ReadAll(io.LimitReader(r, maxReady))
 	if ctx.Err() != nil {
+		_ = x.Process.Kill() // what is late is not wanted any more, and would surprise the next attempt
 		return nil, fmt.Errorf("%s was not ready in time: %w", d.Exe, context.Cause(ctx))
 	}
 	if err != nil {

@@ -235,4 +235,3 @@ func parseDiagMsg(b []byte) (diagSock, bool) {
 		inode:  binary.NativeEndian.Uint32(b[diagInode:]),
 	}, true
 }
-
