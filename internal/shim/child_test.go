@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"mcpx/internal/shim"
 )
 
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 			os.Exit(child(os.Args[2:]))
 		}
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // child is a scriptable raw server. Its arguments happen before it reads; each line that it reads is
