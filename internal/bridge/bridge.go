@@ -36,8 +36,9 @@ const (
 	maxQueued = 2 * rpc.MaxLine
 )
 
-// limits are the times of a bridge. They are values so that tests need not wait.
+// limits are values so that tests need neither wait nor move 64 MiB.
 type limits struct {
+	line   int           // bytes of one line of the client
 	outage time.Duration // a daemon that is away longer than this makes the waiting requests fail
 	grace  time.Duration // how long a restarting daemon may be away before a request starts one
 	lead   time.Duration // how long a cancellation waits behind the request it cancels, see cancel
@@ -49,6 +50,7 @@ type limits struct {
 }
 
 var defaults = limits{
+	line:   rpc.MaxLine,
 	outage: 30 * time.Second, grace: 2 * time.Second, lead: 20 * time.Millisecond, pause: 20 * time.Millisecond,
 	finish: 600 * time.Millisecond, bye: 300 * time.Millisecond, first: 2 * time.Second, notice: 30 * time.Second,
 }

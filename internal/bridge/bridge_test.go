@@ -370,13 +370,10 @@ func TestBadLines(t *testing.T) {
 }
 
 func TestLongLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("moves 65 MiB")
-	}
 	d := newDaemon(t, func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, reply(2)) })
 	c := connect(t, d)
 	if _, err := io.Copy(c.in, io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":5,"method":"a","params":{"x":"`),
-		io.LimitReader(letters{}, rpc.MaxLine), strings.NewReader("\"}}\n"))); err != nil {
+		io.LimitReader(letters{}, int64(quick.line)), strings.NewReader("\"}}\n"))); err != nil {
 		t.Fatal(err)
 	}
 	c.expectError("5", rpc.InvalidRequest)

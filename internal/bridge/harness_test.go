@@ -160,6 +160,7 @@ func (s *syncBuffer) String() string {
 
 // quick are the limits of tests: nothing that is expected to happen waits for one of them.
 var quick = limits{
+	line:   64 << 10,
 	outage: patience, grace: 0, lead: time.Millisecond, pause: time.Millisecond,
 	finish: patience, bye: patience, first: patience, notice: patience,
 }

@@ -33,6 +33,7 @@ const (
 func (b *bridge) read() {
 	defer close(b.queue)
 	lines := rpc.NewLineReader(b.cfg.In)
+	lines.Limit = b.lim.line
 	for {
 		line, err := lines.Next()
 		if long, ok := errors.AsType[*rpc.LongLineError](err); ok {
