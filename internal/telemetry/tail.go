@@ -118,19 +118,15 @@ type tail struct {
 }
 
 func (t *tail) Write(chunk []byte) (int, error) {
+	texts := t.cut(chunk)
+	for i, text := range texts {
+		texts[i] = t.redact(strings.ToValidUTF8(text, "\uFFFD")) // not under the lock: it is somebody else's code
+	}
+	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for rest := chunk; len(rest) > 0; {
-		line, after, ended := bytes.Cut(rest, []byte{'\n'})
-		rest = after
-		if room := lineBytes - len(t.partial); len(line) > room {
-			line = line[:room]
-		}
-		t.partial = append(t.partial, line...)
-		if ended {
-			t.addLocked(string(bytes.TrimSuffix(t.partial, []byte{'\r'})))
-			t.partial = t.partial[:0]
-		}
+	for _, text := range texts {
+		t.addLocked(Line{Time: now, Text: text})
 	}
 	for wake := range t.readers {
 		select {
@@ -141,10 +137,29 @@ func (t *tail) Write(chunk []byte) (int, error) {
 	return len(chunk), nil
 }
 
-func (t *tail) addLocked(text string) {
-	text = t.redact(strings.ToValidUTF8(text, "\uFFFD"))
-	t.lines = append(t.lines, Line{Time: t.now(), Text: text})
-	t.size += len(text)
+// cut gives the lines that end in the chunk and keeps the beginning of the next one.
+func (t *tail) cut(chunk []byte) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var texts []string
+	for rest := chunk; len(rest) > 0; {
+		line, after, ended := bytes.Cut(rest, []byte{'\n'})
+		rest = after
+		if room := lineBytes - len(t.partial); len(line) > room {
+			line = line[:room]
+		}
+		t.partial = append(t.partial, line...)
+		if ended {
+			texts = append(texts, string(bytes.TrimSuffix(t.partial, []byte{'\r'})))
+			t.partial = t.partial[:0]
+		}
+	}
+	return texts
+}
+
+func (t *tail) addLocked(line Line) {
+	t.lines = append(t.lines, line)
+	t.size += len(line.Text)
 	for len(t.lines) > tailLines || t.size > tailBytes {
 		t.size -= len(t.lines[0].Text)
 		t.lines = t.lines[1:]
