@@ -16,7 +16,8 @@ const agentWithin = 90 * time.Second
 
 // TestRealAgents lets real agents from npm, with a stub for the model, call a tool of a real server through the
 // gateway. The stub offers what the agent offers it: it calls the first tool whose name ends in "echo" and then says
-// FINAL and the result.
+// FINAL and the result. Both agents are told to wait for the server: by default they ask the model before a server that
+// starts cold has told its tools.
 func TestRealAgents(t *testing.T) {
 	model := fmt.Sprintf("127.0.0.1:%d", rig.Port(t))
 	_, port, _ := strings.Cut(model, ":")
@@ -34,7 +35,8 @@ func TestRealAgents(t *testing.T) {
 }
 
 func claude(t *testing.T, model, url string) output {
-	dir, env := home(t, "ANTHROPIC_BASE_URL="+model, "ANTHROPIC_API_KEY=dummy", "ENABLE_TOOL_SEARCH=false", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
+	dir, env := home(t, "ANTHROPIC_BASE_URL="+model, "ANTHROPIC_API_KEY=dummy", "ENABLE_TOOL_SEARCH=false", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"MCP_CONNECTION_NONBLOCKING=false")
 	writeJSON(t, filepath.Join(dir, ".claude.json"), map[string]any{"mcpServers": map[string]any{"gw": map[string]any{"type": "http", "url": url}}})
 	return run(t, agentWithin, project(t, env), env, node(t), modules(t, "@anthropic-ai", "claude-code", "cli-wrapper.cjs"),
 		"-p", "call echo", "--allowedTools", "mcp__gw__echo")
@@ -54,6 +56,8 @@ wire_api = "responses"
 [mcp_servers.gw]
 url = "%s"
 default_tools_approval_mode = "approve"
+startup_timeout_sec = 60
+required = true
 `, model, url)
 	if err := os.MkdirAll(filepath.Join(dir, ".codex"), 0o700); err != nil {
 		t.Fatal(err)
