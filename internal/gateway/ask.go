@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"log/slog"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"mcpx/internal/era"
@@ -25,15 +25,17 @@ type ask struct {
 	body   []byte // the request as the server sent it
 	msg    rpc.Message
 	reply  func(body []byte, m rpc.Message) // takes the client's response; called once
-	gone   func()                           // called once when the server does not want the answer any more
 
 	owner  owner // under lane.mu until offered
 	via    *call
 	stream *Stream // where the client reads it; nil: the session decides
 
-	done   atomic.Bool
+	mu     sync.Mutex // guards the fields below; taken before the lock of a call
+	done   bool
 	timer  *time.Timer
 	paused []*call
+	gone   func() // called once when the server does not want the answer any more
+	ended  func() // called once when the question is over, however it ended
 }
 
 // asked takes a request of the backend.
@@ -63,6 +65,11 @@ func (l *lane) asked(in Inbound, m rpc.Message) {
 		return
 	}
 	l.mu.Lock()
+	if len(l.asks) >= maxAsks {
+		l.mu.Unlock()
+		a.refuse(codeInternal, "too many open questions")
+		return
+	}
 	l.asks[idKey] = a
 	a.via = l.byRef[in.Via]
 	a.owner = l.blameLocked(a)
@@ -77,10 +84,57 @@ func (l *lane) asked(in Inbound, m rpc.Message) {
 		if l.srv.asks.CompareAndSwap(false, true) {
 			l.srv.g.log.LogAttrs(ctxNone, slog.LevelInfo, "server asks its clients: calls of different clients now run one at a time", slog.String(key.Server, l.srv.name()))
 		}
-		a.timer = time.AfterFunc(askNobody, a.giveUp)
+		a.rearm(askNobody, a.giveUp)
 		return
 	}
 	a.offer(a.via)
+}
+
+// maxAsks bounds the open questions of one lane. A server with more of them does not wait for answers.
+const maxAsks = 256
+
+// rearm sets the time after which f is called. False when the question is over.
+func (a *ask) rearm(d time.Duration, f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return false
+	}
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.timer = time.AfterFunc(d, f)
+	return true
+}
+
+// shown sets what follows when the question is about to be shown. False when it is over already; ended was called.
+func (a *ask) shown(d time.Duration, late, gone, ended func()) bool {
+	a.mu.Lock()
+	done := a.done
+	a.gone, a.ended = gone, ended
+	a.mu.Unlock()
+	if done || !a.rearm(d, late) {
+		ended()
+		return false
+	}
+	return true
+}
+
+// stopClocks pauses the calls that wait for a person. False when the question is over.
+func (a *ask) stopClocks(calls []*call) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return false
+	}
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	for _, c := range calls {
+		c.pause()
+	}
+	a.paused = append(a.paused, calls...)
+	return true
 }
 
 // blameLocked finds whose question it is: the stream it came on, the task it belongs to, the only owner with a call
@@ -116,17 +170,12 @@ func (l *lane) blameLocked(a *ask) owner {
 
 // offer shows the question to its owner.
 func (a *ask) offer(via *call) {
-	if a.timer != nil {
-		a.timer.Stop()
-	}
 	if via == nil {
 		via = a.via
 	}
-	for _, c := range a.lane.callsOf(a.owner, via) {
-		c.pause()
-		a.paused = append(a.paused, c)
+	if a.stopClocks(a.lane.callsOf(a.owner, via)) {
+		a.owner.ask(a, via)
 	}
-	a.owner.ask(a, via)
 }
 
 // callsOf gives the calls whose clock a question stops: the one it came on, else all of its owner.
@@ -147,19 +196,29 @@ func (l *lane) callsOf(o owner, via *call) []*call {
 
 // settle ends the question once and starts the clocks again. It reports whether this was the end.
 func (a *ask) settle() bool {
-	if !a.done.CompareAndSwap(false, true) {
+	a.mu.Lock()
+	if a.done {
+		a.mu.Unlock()
 		return false
 	}
+	a.done = true
 	if a.timer != nil {
 		a.timer.Stop()
 	}
-	for _, c := range a.paused {
+	paused, ended := a.paused, a.ended
+	a.mu.Unlock()
+	for _, c := range paused {
 		c.resume()
+	}
+	if ended != nil {
+		ended()
 	}
 	if a.upID != nil {
 		idKey, _ := rpc.IDKey(a.upID)
 		a.lane.mu.Lock()
-		delete(a.lane.asks, idKey)
+		if a.lane.asks[idKey] == a { // a server may have used the id again meanwhile
+			delete(a.lane.asks, idKey)
+		}
 		for i, h := range a.lane.held {
 			if h == a {
 				a.lane.held = append(a.lane.held[:i], a.lane.held[i+1:]...)
@@ -204,8 +263,14 @@ func (a *ask) giveUp() {
 
 // lost tells the client that the server which asked is gone.
 func (a *ask) lost() {
-	if a.settle() && a.gone != nil {
-		a.gone()
+	if !a.settle() {
+		return
+	}
+	a.mu.Lock()
+	gone := a.gone
+	a.mu.Unlock()
+	if gone != nil {
+		gone()
 	}
 }
 

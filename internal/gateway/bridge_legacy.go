@@ -29,9 +29,10 @@ func (s *Server) connectBridged(ctx context.Context, x *Session) ([]byte, error)
 	}
 	s.legacy.CompareAndSwap(uint32(unknown), uint32(refuses))
 	x.slot, x.own, x.bridged = sl, false, true
+	x.Version = x.negotiate(era.LegacyNewest) // before the lane's notifications reach the session
 	l.join(x)
 	_, id := x.initID()
-	return rpc.ResultResponse(id, era.InitializeFromDiscover(l.result, x.negotiate(era.LegacyNewest))), nil
+	return rpc.ResultResponse(id, era.InitializeFromDiscover(l.result, x.Version)), nil
 }
 
 // requestBridged serves one request of a bridged session.
@@ -64,7 +65,12 @@ func (x *Session) requestBridged(st *Stream, method string, body []byte, m rpc.M
 	}
 	x.mu.Unlock()
 	modern := era.LegacyToModern(body, m, env)
-	c := x.newCall(st, method, modern, mustScan(modern))
+	scanned, err := rpc.Scan(modern)
+	if err != nil { // one more level than the client's own message can be one too many
+		st.finish(rpc.ErrorResponse(id, codeInvalidParams, "the request cannot be passed on: "+err.Error(), nil), 200)
+		return
+	}
+	c := x.newCall(st, method, modern, scanned)
 	if c == nil {
 		st.finish(rpc.ErrorResponse(id, codeInvalidRequest, "a request with this id is still in flight", nil), 200)
 		return
@@ -153,10 +159,20 @@ func (t *turns) asks(c *call, body []byte, m rpc.Message) {
 		g.next()
 		return
 	}
+	asks := make([]*ask, 0, len(entries))
 	for _, e := range entries {
 		req := rpc.RequestMessage([]byte("0"), e.Method, era.DowngradeAsk(e.Method, t.x.Version, e.Params))
-		a := &ask{lane: c.where(), method: e.Method, body: req, msg: mustScan(req), owner: t.x, stream: t.st}
+		msg, err := rpc.Scan(req)
+		if err != nil { // what is valid inside a result need not be a valid request
+			t.x.done(c)
+			t.st.finish(rpc.ErrorResponse(t.id, codeInternal, "the server's question cannot be passed on: "+err.Error(), nil), 200)
+			return
+		}
+		a := &ask{lane: c.where(), method: e.Method, body: req, msg: msg, owner: t.x, stream: t.st}
 		a.reply = func(answer []byte, r rpc.Message) { g.got(e, answer, r) }
+		asks = append(asks, a)
+	}
+	for _, a := range asks {
 		t.x.ask(a, c)
 	}
 }
@@ -217,7 +233,12 @@ func (g *gathering) next() {
 	}
 	x.done(g.c)
 	body := era.Retry(g.t.request, mustScan(g.t.request), answers, g.state)
-	c := x.newCall(g.t.st, g.t.method, body, mustScan(body))
+	m, err := rpc.Scan(body)
+	if err != nil {
+		g.t.st.finish(rpc.ErrorResponse(g.t.id, codeInvalidParams, "the answers cannot be passed on: "+err.Error(), nil), 200)
+		return
+	}
+	c := x.newCall(g.t.st, g.t.method, body, m)
 	if c == nil {
 		return // the id was taken by a new request: the old one has nobody any more
 	}

@@ -40,7 +40,6 @@ func (s *Server) bridgeListen(st *Stream, l *lane, r ModernRequest) {
 		}
 	}
 	b := &bridgedListen{srv: s, id: r.id(), stream: st, filter: l.granted(want)}
-	st.gone = b.leave
 	if !b.attach(l) {
 		st.finish(trouble{class: Unavailable, text: "the server ended"}.body(r.id(), s.name(), r.method()), 200)
 		return
@@ -52,6 +51,7 @@ func (s *Server) bridgeListen(st *Stream, l *lane, r ModernRequest) {
 	params := append([]byte(`{"_meta":`), b.tag()...)
 	params = append(append(append(params, `,"notifications":`...), filter...), '}')
 	st.push(rpc.NotificationMessage("notifications/subscriptions/acknowledged", params))
+	st.onGone(b.leave)
 }
 
 // granted is the part of a filter that the backend can serve.

@@ -120,6 +120,7 @@ func (s *Server) bridgeCall(st *Stream, l *lane, r ModernRequest) {
 		b.level = slices.Index(levels, level)
 		l.lowerLevel(b.level)
 	}
+	st.onGone(func() { b.left(st) })
 	l.dispatch(c)
 }
 
@@ -159,7 +160,6 @@ func (b *bridged) ask(a *ask) {
 		a.refuse(codeNoMethod, why)
 		return
 	}
-	a.gone = func() { b.drop(a) }
 	b.mu.Lock()
 	if b.over {
 		b.mu.Unlock()
@@ -169,10 +169,12 @@ func (b *bridged) ask(a *ask) {
 	b.asked++
 	b.asks = append(b.asks, question{key: "r" + strconv.Itoa(b.asked), ask: a})
 	b.mu.Unlock()
-	b.offer()
+	if a.shown(stateTTL, a.giveUp, nil, func() { b.drop(a) }) {
+		b.offer()
+	}
 }
 
-// drop forgets a question that the backend withdrew.
+// drop forgets a question that is over.
 func (b *bridged) drop(a *ask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -249,40 +251,48 @@ func (s *Server) retryParked(st *Stream, r ModernRequest, text string) (repeat b
 	b := s.parked[open.Call]
 	s.parkMu.Unlock()
 	if b == nil {
-		st.finish(trouble{class: SentUnknown, text: "the parked call is gone: its server ended, or it was answered already"}.body(r.id(), s.name(), r.method()), 200)
+		st.finish(parkedGone().body(r.id(), s.name(), r.method()), 200)
 		return false
 	}
 	b.resume(st, r)
 	return false
 }
 
+func parkedGone() trouble {
+	return trouble{class: SentUnknown, text: "the parked call is gone: its server ended, or it was answered already"}
+}
+
 // resume delivers a retry's answers and goes on with the call.
 func (b *bridged) resume(st *Stream, r ModernRequest) {
 	b.mu.Lock()
-	if b.stream != nil {
+	switch {
+	case b.over:
+		b.mu.Unlock()
+		st.finish(parkedGone().body(r.id(), b.srv.name(), r.method()), 200)
+		return
+	case b.stream != nil:
 		b.mu.Unlock()
 		st.finish(rpc.ErrorResponse(r.id(), codeInvalidParams, "another retry of this call is running", nil), 200)
 		return
 	}
 	b.stream, b.id, b.token = st, r.id(), r.Msg.ProgressToken.Of(r.Body)
-	st.gone = func() {
-		b.m.c.cancel("the client closed its stream")
-		b.abandon()
-	}
 	var ready []func()
 	b.asks = slices.DeleteFunc(b.asks, func(q question) bool {
 		value := era.InputResponse(r.Body, r.Msg, q.key)
 		if value == nil {
 			return false
 		}
-		ready = append(ready, func() {
-			body := rpc.ResultResponse(q.ask.replyID(), value)
-			q.ask.answered(body, mustScan(body))
-		})
+		body := rpc.ResultResponse(q.ask.replyID(), value)
+		msg, err := rpc.Scan(body)
+		if err != nil {
+			return false // no valid result: it counts as missing, and the question is asked again
+		}
+		ready = append(ready, func() { q.ask.answered(body, msg) })
 		return true
 	})
 	kept, missing := b.kept, len(b.asks) > 0
 	b.mu.Unlock()
+	st.onGone(func() { b.left(st) })
 	for _, f := range ready {
 		f()
 	}
@@ -352,13 +362,27 @@ func (b *bridged) state(key string) state {
 	return state{Call: key, Principal: b.m.req.Caller.Principal, Method: b.m.c.method, Digest: b.digest, Expires: b.srv.g.now().Add(stateTTL).Unix()}
 }
 
-// abandon gives up a call whose client will not come back.
+// left takes the end of a POST by its client. Only the POST that waits for the call is its cancellation: one that was
+// answered with questions has left the call parked.
+func (b *bridged) left(st *Stream) {
+	b.mu.Lock()
+	present := b.stream == st
+	b.mu.Unlock()
+	if present {
+		b.abandon()
+	}
+}
+
+// abandon gives up a call whose client will not come back. A retry that came in the same moment gets its end here.
 func (b *bridged) abandon() {
 	b.mu.Lock()
-	asks := b.asks
+	asks, st, id := b.asks, b.stream, b.id
 	b.asks, b.over = nil, true
 	b.mu.Unlock()
 	b.srv.unpark(b)
+	if st != nil {
+		st.finish(parkedGone().body(id, b.srv.name(), b.m.c.method), 200)
+	}
 	for _, q := range asks {
 		q.ask.giveUp()
 	}

@@ -37,12 +37,13 @@ type call struct {
 	retried atomic.Bool // it was sent once more after a proof that it had not been sent
 	written atomic.Bool // handed to the backend completely
 
-	mu      sync.Mutex // guards the clock fields
-	lane    *lane      // where it is registered, nil before dispatch
-	ref     uint64
-	timer   *time.Timer
-	started time.Time
-	paused  int // pending questions to a person stop the clock
+	mu       sync.Mutex // guards the clock fields
+	lane     *lane      // where it is registered, nil before dispatch
+	ref      uint64
+	timer    *time.Timer
+	started  time.Time
+	paused   int // pending questions to a person stop the clock
+	pausedAt time.Time
 }
 
 // owner is who a call belongs to: a legacy session, or one modern request.
@@ -75,6 +76,9 @@ func (c *call) arm(now time.Time) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop() // it waited, or was sent to another process before
+	}
 	c.started = now
 	c.timer = time.AfterFunc(c.limit, c.expired)
 }
@@ -94,7 +98,10 @@ func (c *call) progressed(now time.Time) {
 func (c *call) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paused++
+	if c.paused++; c.paused > 1 {
+		return
+	}
+	c.pausedAt = c.srv.g.now()
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -103,16 +110,37 @@ func (c *call) pause() {
 func (c *call) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paused--
-	if c.timer != nil && c.paused == 0 && !c.ended.Load() {
-		c.timer.Reset(c.limit)
+	if c.paused--; c.paused > 0 || c.timer == nil || c.ended.Load() {
+		return
 	}
+	now := c.srv.g.now()
+	c.started = c.started.Add(now.Sub(c.pausedAt)) // the hard maximum does not count the time of people
+	c.timer.Reset(max(min(c.limit, c.max-now.Sub(c.started)), 0))
 }
 
 // expired ends a call that was silent for too long. The backend is told, so that it can stop working.
 func (c *call) expired() {
-	c.cancel("gateway deadline")
-	c.fail(trouble{class: TimedOut, text: "no answer within " + c.limit.String() + "; the call was cancelled, it may have run"})
+	if l := c.where(); l != nil && l.unqueue(c) {
+		c.fail(trouble{class: Busy, text: "calls of other clients did not end within " + c.limit.String() + "; the call was not sent", wait: time.Second})
+		return
+	}
+	if c.fail(trouble{class: TimedOut, text: "no answer within " + c.limit.String() + "; the call was cancelled, it may have run"}) {
+		c.cancel("gateway deadline")
+	}
+}
+
+// abandoned ends a call whose modern client closed its stream.
+func (c *call) abandoned() {
+	c.stopQuiet(func(*lane) []byte {
+		return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), c.upID...), `,"reason":"the client closed its stream"}`...))
+	})
+}
+
+// number is the call's number on its lane, 0 before it has one.
+func (c *call) number() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ref
 }
 
 // cancel tells the backend that nobody waits for this call any more. A cancellation overtakes queued messages: a

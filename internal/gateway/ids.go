@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -50,6 +52,19 @@ func (w wireID) encode() []byte {
 		b = base64.RawURLEncoding.AppendEncode(b, w.Orig)
 	}
 	return append(b, '"')
+}
+
+// maxOrig bounds the token that an id carries. A longer one is replaced by its digest: the id must stay below the limit
+// that rpc.Scan sets for ids, on the way back too. The call in flight knows the token itself.
+const maxOrig = 512
+
+// origOf is the token as it goes into an id.
+func origOf(raw []byte) []byte {
+	if len(raw) <= maxOrig {
+		return raw
+	}
+	sum := sha256.Sum256(raw)
+	return fmt.Appendf(nil, `"sha256:%x"`, sum)
 }
 
 // decodeID is the inverse of encode. It refuses everything that encode does not make.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,15 +19,15 @@ const maxInFlight = 1024
 // lane is one upstream connection of one era: a process, or an HTTP session. It owns the table of calls in flight.
 // Nothing in it is shared with another server.
 type lane struct {
-	srv     *Server
-	slot    *slot
-	key     string
-	shared  bool // ids and progress tokens are rewritten
-	era     era.Era
-	version string // negotiated revision
-	result  []byte // raw result of initialize or server/discover
-	link    Link
-	started time.Time
+	srv        *Server
+	slot       *slot
+	key        string
+	shared     bool // ids and progress tokens are rewritten
+	era        era.Era
+	negotiated atomic.Value // string, the revision; written by the start, read by whatever arrives meanwhile
+	result     []byte       // raw result of initialize or server/discover
+	link       Link
+	started    time.Time
 
 	refs  atomic.Uint64
 	ready atomic.Bool // handshake done
@@ -66,8 +67,9 @@ func newLane(s *slot, shared bool, e era.Era) *lane {
 func (l *lane) dispatch(c *call) {
 	l.mu.Lock()
 	if l.down.Load() {
+		exit := l.exit
 		l.mu.Unlock()
-		l.slot.resubmit(c, l.exit)
+		l.slot.resubmit(c, exit)
 		return
 	}
 	if len(l.calls)+len(l.waiting) >= maxInFlight {
@@ -77,10 +79,14 @@ func (l *lane) dispatch(c *call) {
 	}
 	if l.mustWaitLocked(c) {
 		c.mu.Lock()
-		c.lane = l
+		c.lane, c.ref = l, 0
 		c.mu.Unlock()
 		l.waiting = append(l.waiting, c)
+		c.arm(l.srv.g.now())
 		l.mu.Unlock()
+		if c.ended.Load() { // cancelled on its way here
+			l.forget(c)
+		}
 		return
 	}
 	l.registerLocked(c)
@@ -132,6 +138,21 @@ func (l *lane) forget(c *call) {
 	l.proceed(next, questions)
 }
 
+// unqueue takes a call out of the admission queue. False when it is not there: it was sent, or ended.
+func (l *lane) unqueue(c *call) bool {
+	l.mu.Lock()
+	at := slices.Index(l.waiting, c)
+	if at < 0 {
+		l.mu.Unlock()
+		return false
+	}
+	l.waiting = slices.Delete(l.waiting, at, at+1)
+	next, questions := l.settleLocked()
+	l.mu.Unlock()
+	l.proceed(next, questions)
+	return true
+}
+
 func (l *lane) removeLocked(c *call) {
 	idKey, _ := rpc.IDKey(c.upID)
 	if l.calls[idKey] == c {
@@ -141,11 +162,8 @@ func (l *lane) removeLocked(c *call) {
 	if c.upTok != "" && l.tokens[c.upTok] == c {
 		delete(l.tokens, c.upTok)
 	}
-	for i, w := range l.waiting {
-		if w == c {
-			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
-			break
-		}
+	if at := slices.Index(l.waiting, c); at >= 0 {
+		l.waiting = slices.Delete(l.waiting, at, at+1)
 	}
 	l.lastUsed = l.srv.g.now()
 }
@@ -272,7 +290,13 @@ func (l *lane) httpVersion() string {
 	if l.era == era.Modern {
 		return era.V20260728
 	}
-	return l.version
+	return l.version()
+}
+
+// version is the negotiated revision, "" before the handshake is done.
+func (l *lane) version() string {
+	v, _ := l.negotiated.Load().(string)
+	return v
 }
 
 func (l *lane) isEndedLocked() bool {
@@ -311,7 +335,7 @@ func (l *lane) status() LaneStatus {
 	if !l.ready.Load() {
 		st = Starting
 	}
-	return LaneStatus{Key: l.key, Era: string(l.era), Version: l.version, State: st, Shared: l.shared, Sessions: sessions, InFlight: n, Link: l.link.Info(), Since: l.started, LastUsed: used}
+	return LaneStatus{Key: l.key, Era: string(l.era), Version: l.version(), State: st, Shared: l.shared, Sessions: sessions, InFlight: n, Link: l.link.Info(), Since: l.started, LastUsed: used}
 }
 
 // nextStream is the stream field of a modern request's id.

@@ -3,7 +3,6 @@ package gateway
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	"mcpx/internal/era"
 	"mcpx/internal/rpc"
@@ -80,13 +79,13 @@ func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message)
 // upVersion is the revision that the backend's session negotiated.
 func (x *Session) upVersion() string {
 	if l := x.slot.usable(); l != nil {
-		return l.version
+		return l.version()
 	}
 	return x.Version
 }
 
 func (x *Session) wireID(orig []byte) []byte {
-	w := wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idLegacy, Session: x.short, Orig: orig}
+	w := wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idLegacy, Session: x.short, Orig: origOf(orig)}
 	if x.bridged {
 		w.Kind = idBridge
 	}
@@ -107,7 +106,7 @@ func (x *Session) answered(c *call, a answer) {
 	if string(a.msg.ID.Of(body)) != string(c.id) {
 		body = withID(body, a.msg, c.id)
 	}
-	if l := c.where(); !x.own && l != nil && x.Version < l.version && a.msg.Kind == rpc.Result {
+	if l := c.where(); !x.own && l != nil && x.Version < l.version() && a.msg.Kind == rpc.Result {
 		body = era.Downgrade(c.method, x.Version, body)
 	}
 	c.stream.finish(rpc.OneLine(body), 200)
@@ -257,7 +256,7 @@ func (x *Session) ask(a *ask, via *call) {
 	id := a.upID
 	body := a.body
 	if !x.own || id == nil {
-		id = wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idOwn, Session: x.short, Stream: strconv.FormatUint(x.srv.g.posts.Add(1), 36), Orig: orEmpty(a.upID)}.encode()
+		id = wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idOwn, Session: x.short, Stream: strconv.FormatUint(x.srv.g.posts.Add(1), 36), Orig: origOf(orEmpty(a.upID))}.encode()
 		body = rpc.Splice(body, rpc.Edit{At: a.msg.ID, With: id})
 	}
 	idKey, _ := rpc.IDKey(id)
@@ -265,30 +264,36 @@ func (x *Session) ask(a *ask, via *call) {
 	if st == nil {
 		st = x.streamFor(via)
 	}
-	x.mu.Lock()
-	if x.ended {
-		x.mu.Unlock()
-		a.giveUp()
-		return
+	nobodyReads := st == x.get && !st.isLive()
+	wait := askPerson
+	if nobodyReads {
+		wait = askNobody
 	}
-	x.asks[idKey] = a
-	x.mu.Unlock()
-	a.gone = func() {
-		x.forgetAsk(idKey, a)
+	gone := func() {
 		params := append(append([]byte(`{"requestId":`), id...), `,"reason":"the server does not wait for it any more"}`...)
 		if !st.push(rpc.NotificationMessage("notifications/cancelled", params)) {
 			x.get.push(rpc.NotificationMessage("notifications/cancelled", params))
 		}
 	}
-	wait := askPerson
-	if st == x.get && !st.isLive() {
-		wait = askNobody
+	x.mu.Lock()
+	ended := x.ended
+	if !ended {
+		x.asks[idKey] = a
 	}
-	a.timer = time.AfterFunc(wait, func() {
-		x.forgetAsk(idKey, a)
+	x.mu.Unlock()
+	if ended {
 		a.giveUp()
-	})
-	st.push(rpc.OneLine(body))
+		return
+	}
+	settled := func() { x.forgetAsk(idKey, a) }
+	late := func() {
+		if !nobodyReads || !st.isLive() || !a.rearm(askPerson, a.giveUp) {
+			a.giveUp() // else somebody opened the stream meanwhile and reads the question now
+		}
+	}
+	if a.shown(wait, late, gone, settled) {
+		st.push(rpc.OneLine(body))
+	}
 }
 
 func orEmpty(raw []byte) []byte {
@@ -348,7 +353,7 @@ func (x *Session) streamFor(via *call) *Stream {
 	defer x.mu.Unlock()
 	var newest *call
 	for _, c := range x.calls {
-		if c.stream != nil && !c.ended.Load() && (newest == nil || c.ref > newest.ref) {
+		if c.stream != nil && !c.ended.Load() && (newest == nil || c.number() > newest.number()) {
 			newest = c
 		}
 	}
@@ -372,7 +377,7 @@ func (x *Session) tell(via *call, method string, body []byte, m rpc.Message) {
 		if method == "notifications/resources/updated" && !x.subscribed(body, m) {
 			return
 		}
-		if x.Version < l.version {
+		if x.Version < l.version() {
 			body = era.DowngradeNotification(method, x.Version, body)
 		}
 	}

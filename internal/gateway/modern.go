@@ -119,6 +119,7 @@ func (s *Server) nativeSend(st *Stream, l *lane, r ModernRequest, params []era.P
 		maps.Copy(c.out.Headers, era.HeadersFor(r.Body, r.Msg, params))
 	}
 	c.answer = func(a answer) { m.answered(a) }
+	st.onGone(c.abandoned)
 	l.dispatch(c)
 }
 
@@ -128,21 +129,16 @@ func (s *Server) modernCall(st *Stream, l *lane, m *modernCall, kind idKind) *ca
 	lim := s.limits()
 	c := &call{srv: s, method: r.method(), id: r.id(), owner: m, stream: st, limit: lim.Call, max: lim.Max}
 	post := l.nextStream()
-	c.upID = l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: c.id})
+	c.upID = l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: origOf(c.id)})
 	edits := append(make([]rpc.Edit, 0, 2), rpc.Edit{At: r.Msg.ID, With: c.upID})
 	if tok := r.Msg.ProgressToken; tok.Ok() {
 		c.token = tok.Of(r.Body)
-		up := l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: c.token})
+		up := l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: origOf(c.token)})
 		c.upTok, _ = rpc.IDKey(up)
 		edits = append(edits, rpc.Edit{At: tok, With: up})
 	}
 	c.out = Outbound{Body: rpc.Splice(r.Body, edits...), Kind: rpc.Request, Method: c.method, Version: l.httpVersion(), Tag: []byte("m" + post)}
 	m.c = c
-	st.gone = func() {
-		c.stopQuiet(func(*lane) []byte {
-			return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), c.upID...), `,"reason":"the client closed its stream"}`...))
-		})
-	}
 	return c
 }
 
@@ -190,6 +186,7 @@ func (m *modernCall) relist() {
 		maps.Copy(c.out.Headers, m.req.Forward)
 		maps.Copy(c.out.Headers, era.HeadersFor(m.req.Body, m.req.Msg, rules.of(m.req)))
 		c.answer = func(a answer) { m.answered(a) }
+		st.onGone(c.abandoned)
 		m.lane.dispatch(c)
 	})
 }

@@ -23,9 +23,11 @@ func (l *lane) notified(in Inbound, m rpc.Message) {
 		l.forgetSchemas()
 	}
 	if m.Subscription.Ok() {
-		if c := l.callByID(m.Subscription.Of(in.Body)); c != nil {
-			c.owner.(notifiable).tell(c, method, in.Body, m)
-			return
+		if c := l.callByID(m.Subscription.Of(in.Body)); c != nil && c.isListen {
+			if t, ok := c.owner.(notifiable); ok {
+				t.tell(c, method, in.Body, m)
+				return
+			}
 		}
 		l.srv.dropped.Add(1)
 		return

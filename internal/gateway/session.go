@@ -82,7 +82,9 @@ func (s *Server) Initialize(ctx context.Context, body []byte, m rpc.Message, c C
 		}
 		return nil, startTrouble(err).body(id, s.name(), "initialize")
 	}
-	x.Version, _ = rpc.Unquote(rpc.Find(answer, mustScan(answer).Result, "protocolVersion").Of(answer))
+	if x.own {
+		x.Version, _ = rpc.Unquote(rpc.Find(answer, mustScan(answer).Result, "protocolVersion").Of(answer))
+	}
 	if !s.adopt(x) {
 		return nil, trouble{class: Unavailable, text: "the server was removed, disabled or changed", wait: time.Second}.body(id, s.name(), "initialize")
 	}
@@ -153,9 +155,10 @@ func (s *Server) connectLegacy(ctx context.Context, x *Session) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
+	x.Version = x.negotiate(l.version()) // before the lane's notifications reach the session
 	l.join(x)
 	_, id := x.initID()
-	return rpc.ResultResponse(id, withVersion(l.result, x.negotiate(l.version))), nil
+	return rpc.ResultResponse(id, withVersion(l.result, x.Version)), nil
 }
 
 // initID scans the stored initialize for its id.
@@ -197,7 +200,7 @@ func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) 
 		if !again {
 			return l, nil
 		}
-		if l.version != x.Version || x.srv.def.Load().Stateful {
+		if l.version() != x.Version || x.srv.def.Load().Stateful {
 			l.close("the session cannot be restored")
 			x.srv.g.goes.Go(x.Close)
 			return nil, &startError{text: "the server came back different or is stateful; the session ended, initialize again", wait: time.Second}

@@ -107,7 +107,8 @@ func (s *Server) openLegacy(ctx context.Context, sl *slot, c Caller, shared bool
 			s.legacy.Store(uint32(speaks))
 			s.sse.Store(t == catalog.TransportSSE)
 			l.result = a.msg.Result.Of(a.body)
-			l.version, _ = rpc.Unquote(rpc.Find(a.body, a.msg.Result, "protocolVersion").Of(a.body))
+			version, _ := rpc.Unquote(rpc.Find(a.body, a.msg.Result, "protocolVersion").Of(a.body))
+			l.negotiated.Store(version)
 			return l, a, nil
 		case a.own == nil:
 			l.close("initialize refused")
@@ -178,7 +179,7 @@ func (s *Server) startModern(c Caller) func(*slot) func(context.Context) (*lane,
 				return nil, errNotModern
 			}
 			l := newLane(sl, true, era.Modern)
-			l.version = era.V20260728
+			l.negotiated.Store(era.V20260728)
 			if err := s.open(ctx, l, c, true, catalog.TransportStreamable); err != nil {
 				return nil, err
 			}

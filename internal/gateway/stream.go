@@ -31,9 +31,9 @@ type Stream struct {
 	// ID is the event-id prefix of a resumable stream, "" for one that cannot be resumed.
 	ID string
 
-	gone func() // called once when a modern client leaves; nil for streams whose end is no cancellation
-
 	mu     sync.Mutex    // guards the fields below; taken last, never with I/O
+	gone   func()        // called when a modern client leaves; nil for streams whose end is no cancellation
+	left   bool          // the client left, whether or not anyone was told
 	events []Event       // retained, in order
 	next   uint64        // seq of the next event, from 1
 	bytes  int           // sum of the retained data
@@ -180,6 +180,7 @@ func (r *Reader) Next() (Event, ReadState) {
 			s.bytes -= len(e.Data)
 			s.events[at] = Event{}
 			s.events = s.events[at+1:]
+			s.lost = e.Seq
 		}
 		return e, ReadEvent
 	}
@@ -209,8 +210,23 @@ func (r *Reader) Stop() {
 // Gone tells the gateway that the client closed the stream. For a modern request that cancels it; for a legacy one it
 // means nothing, because the client may resume.
 func (s *Stream) Gone() {
-	if s.gone != nil {
-		s.gone()
+	s.mu.Lock()
+	gone := s.gone
+	s.left = true
+	s.mu.Unlock()
+	if gone != nil {
+		gone()
+	}
+}
+
+// onGone sets what happens when the client leaves. A client that left before, while the server was starting, counts.
+func (s *Stream) onGone(f func()) {
+	s.mu.Lock()
+	s.gone = f
+	left := s.left
+	s.mu.Unlock()
+	if left {
+		f()
 	}
 }
 
