@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mcpx/internal/rpc"
 )
@@ -47,18 +48,19 @@ type httpCaller struct {
 	addr   string
 	path   string
 	header string // session and version, once known
+	used   time.Time
 	unused *http.Request
 }
 
+// keepAlive is how long a connection may rest between two rounds. Node closes one after 5 s, and the first call of the
+// next round would fail.
+const keepAlive = 3 * time.Second
+
 // dialHTTP opens a session at an address and a path.
 func dialHTTP(addr, path string, handshake bool) (*httpCaller, error) {
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
+	c := &httpCaller{addr: addr, path: path, unused: &http.Request{Method: http.MethodPost}}
+	if err := c.connect(); err != nil {
 		return nil, err
-	}
-	c := &httpCaller{
-		conn: conn, in: bufio.NewReaderSize(conn, 64<<10), out: bufio.NewWriterSize(conn, 64<<10), addr: addr, path: path,
-		unused: &http.Request{Method: http.MethodPost},
 	}
 	if !handshake {
 		return c, nil
@@ -83,6 +85,16 @@ func dialHTTP(addr, path string, handshake bool) (*httpCaller, error) {
 	return c, nil
 }
 
+func (c *httpCaller) connect() error {
+	conn, err := net.Dial("tcp", c.addr)
+	if err != nil {
+		return err
+	}
+	c.conn, c.used = conn, time.Now()
+	c.in, c.out = bufio.NewReaderSize(conn, 64<<10), bufio.NewWriterSize(conn, 64<<10)
+	return nil
+}
+
 func (c *httpCaller) close() { _ = c.conn.Close() }
 
 func (c *httpCaller) call(payload []byte) error {
@@ -99,6 +111,14 @@ func (c *httpCaller) call(payload []byte) error {
 
 // post sends one body and returns the message that answers it, whether it came alone or on a stream.
 func (c *httpCaller) post(body []byte) ([]byte, http.Header, error) {
+	now := time.Now()
+	if now.Sub(c.used) > keepAlive {
+		c.close()
+		if err := c.connect(); err != nil {
+			return nil, nil, err
+		}
+	}
+	c.used = now
 	w := c.out
 	_, _ = w.WriteString("POST " + c.path + " HTTP/1.1\r\nHost: " + c.addr + // a bufio.Writer keeps its error
 		"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + c.header + "Content-Length: ")
