@@ -54,9 +54,9 @@ unit:
 story:
 	$(GO) test -shuffle=on -timeout 10m ./internal/test/story/...
 
-# wire: byte fidelity, hostile servers, isolation, on the real binary over raw sockets.
+# wire: byte fidelity, hostile servers, isolation, on the real binary over raw sockets. The parallel tests only wait.
 wire:
-	$(GO) test -shuffle=on -timeout 15m ./internal/test/wire/...
+	$(GO) test -shuffle=on -parallel 8 -timeout 15m ./internal/test/wire/...
 
 # peers: the conformance suite, published clients and servers, real agents with a stub model.
 peers:

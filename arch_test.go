@@ -163,7 +163,7 @@ func (p *goPackage) checkComment(t *testing.T, dir string) {
 		}
 	}
 	// The root may consist of this file alone while main.go is being written.
-	if len(at) != 1 && !(dir == "." && len(p.product) == 0) {
+	if len(at) != 1 && (dir != "." || len(p.product) > 0) {
 		t.Errorf("%s: want exactly one package comment, found %d: %v", dir, len(at), at)
 	}
 }

@@ -94,8 +94,8 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, m message) {
 	var first []byte
 	streaming := false
 	event := func(line []byte) {
-		fmt.Fprintf(w, "data: %s\n\n", line)
-		_ = http.NewResponseController(w).Flush() // the client may have left
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", bytes.ReplaceAll(line, []byte("\n"), []byte("\ndata: "))) // the client may have left
+		_ = http.NewResponseController(w).Flush()                                                       // likewise
 	}
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
@@ -133,10 +133,10 @@ func status(m message, answer []byte) int {
 	if err != nil || !m.modern() || a.top["error"] == nil {
 		return http.StatusOK
 	}
-	switch code := a.code(); {
-	case code == "-32601":
+	switch a.code() {
+	case "-32601":
 		return http.StatusNotFound
-	case code == "-32020", code == "-32021", code == "-32022":
+	case "-32020", "-32021", "-32022":
 		return http.StatusBadRequest
 	}
 	return http.StatusOK

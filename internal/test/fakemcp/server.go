@@ -71,7 +71,7 @@ func Main(args []string, in io.Reader, out, complaints io.Writer) int {
 		err = s.Stdio(in, out, complaints)
 	}
 	if err != nil {
-		fmt.Fprintln(complaints, err)
+		_, _ = fmt.Fprintln(complaints, err) // nobody may be reading
 		return 1
 	}
 	return 0
@@ -84,7 +84,7 @@ func (s *Server) Stdio(in io.Reader, out, complaints io.Writer) error {
 	}
 	s.out = out
 	if s.opt.Tail != "" {
-		fmt.Fprintln(complaints, s.opt.Tail)
+		_, _ = fmt.Fprintln(complaints, s.opt.Tail) // nobody may be reading
 	}
 	if s.opt.Banner != "" {
 		s.print([]byte(s.opt.Banner + "\n"))

@@ -78,14 +78,22 @@ func TestConformance(t *testing.T) {
 		revision string
 		bridged  bool // fixtures name some tools by era: a short reviewed list is allowed
 	}{
-		{"a-session", legacy, false}, {"a-session", modern, false},
-		{"a-session-direct", legacy, false}, {"a-session-direct", modern, false},
-		{"a-global", legacy, false}, {"a-global", modern, false},
-		{"a-global-direct", legacy, false}, {"a-global-direct", modern, false},
-		{"b", legacy, false}, {"c", modern, false},
-		{"h", legacy, false}, {"h", modern, false},
-		{"a-ml", modern, true}, {"a-lm", legacy, true},
-		{"b-ml", modern, true}, {"c-lm", legacy, true},
+		{"a-session", legacy, false},
+		{"a-session", modern, false},
+		{"a-session-direct", legacy, false},
+		{"a-session-direct", modern, false},
+		{"a-global", legacy, false},
+		{"a-global", modern, false},
+		{"a-global-direct", legacy, false},
+		{"a-global-direct", modern, false},
+		{"b", legacy, false},
+		{"c", modern, false},
+		{"h", legacy, false},
+		{"h", modern, false},
+		{"a-ml", modern, true},
+		{"a-lm", legacy, true},
+		{"b-ml", modern, true},
+		{"c-lm", legacy, true},
 	} {
 		t.Run(leg.server+"/"+leg.revision, func(t *testing.T) {
 			got, code, report := suite(t, g.URL(leg.server), "--requirements", leg.revision)

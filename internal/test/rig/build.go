@@ -50,7 +50,7 @@ var built struct {
 func Binary(t testing.TB) string {
 	t.Helper()
 	built.once.Do(func() {
-		built.dir, built.err = os.MkdirTemp("", "mcpx-bin")
+		built.dir, built.err = os.MkdirTemp("", "mcpx-bin") //nolint:usetesting // it outlives the test that builds
 		if built.err != nil {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -145,9 +146,7 @@ func (c *Client) send(ctx context.Context, method, body string) (*http.Response,
 		req.Header.Set("MCP-Protocol-Version", c.Version)
 	}
 	modernHeaders(req.Header, body)
-	for name, values := range c.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, c.Header)
 	return c.http.Do(req)
 }
 
@@ -225,7 +224,7 @@ func (c *Client) stream(method, body string) *Stream {
 	ctx, stop := context.WithCancel(context.Background())
 	c.t.Cleanup(stop)
 	late := time.AfterFunc(c.Within, stop) // the answer has to begin in time; how long it then goes on is the test's affair
-	resp, err := c.send(ctx, method, body)
+	resp, err := c.send(ctx, method, body) //nolint:bodyclose // the goroutine below owns the body and closes it
 	late.Stop()
 	if err != nil {
 		stop()

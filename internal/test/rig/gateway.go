@@ -34,15 +34,15 @@ type Gateway struct {
 	Addr string // 127.0.0.1:PORT
 
 	cmd  *exec.Cmd
-	log  *os.File // what the daemon wrote, over all its lives
-	done chan error
+	log  *os.File    // what the daemon wrote, over all its lives
+	done chan string // how the daemon ended, once
 }
 
 // Start runs `mcpx serve` on a port of its own and waits until it is ready. Everything is stopped when the test ends.
 func Start(t testing.TB) *Gateway {
 	t.Helper()
 	// Not t.TempDir: the path of a unix socket has about 100 bytes, and test names are long.
-	home, err := os.MkdirTemp("", "mx")
+	home, err := os.MkdirTemp("", "mx") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,15 +95,20 @@ func (g *Gateway) Serve() {
 	if err := g.cmd.Start(); err != nil {
 		g.t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func(cmd *exec.Cmd) { done <- cmd.Wait() }(g.cmd)
+	done := make(chan string, 1)
+	go func(cmd *exec.Cmd) {
+		if err := cmd.Wait(); err != nil {
+			done <- err.Error()
+		}
+		close(done)
+	}(g.cmd)
 	g.done = done
 	deadline := time.Now().Add(startWithin)
 	for {
 		select {
-		case err := <-done:
-			g.done <- err
-			g.t.Fatalf("mcpx serve ended: %v\n%s", err, g.Log())
+		case how := <-done:
+			g.done = nil
+			g.t.Fatalf("mcpx serve ended: %s\n%s", how, g.Log())
 		default:
 		}
 		if g.ready() {

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,9 +161,9 @@ func (l lane) recorded(t *testing.T, mark string) string {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
-	for i := len(lines) - 1; i >= 0; i-- {
-		if strings.Contains(lines[i], mark) {
-			return lines[i]
+	for _, line := range slices.Backward(lines) {
+		if strings.Contains(line, mark) {
+			return line
 		}
 	}
 	t.Fatalf("the backend never read a line with %q; it read %d lines", mark, len(lines))

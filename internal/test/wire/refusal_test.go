@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -225,7 +226,9 @@ func TestForeignHostAndOrigin(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(slack)); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(conn, "POST /servers/hosts/mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
+	if _, err := io.WriteString(conn, "POST /servers/hosts/mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
 	buf := make([]byte, 64)
 	n, err := conn.Read(buf)
 	if err != nil || !strings.Contains(string(buf[:n]), " 403 ") {
