@@ -208,14 +208,23 @@ func TestLegacyCancelFollowsItsRequest(t *testing.T) {
 func TestCancelBeforeSending(t *testing.T) {
 	const after = `{"jsonrpc":"2.0","method":"x/after"}`
 	d := newDaemon(t, idle("s1"))
-	c := connect(t, d)
+	waits, release := make(chan struct{}), make(chan struct{})
+	c := connect(t, d, func(cfg *Config, _ *limits) {
+		cfg.Start = func(context.Context) error {
+			close(waits)
+			<-release
+			d.start()
+			return nil
+		}
+	})
 	c.open(d)
 	d.kill()
 	c.send(callLine(1, "tools/call"))
+	<-waits // the first attempt has failed
 	c.send(callLine(2, "tools/call"))
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	c.send(after) // it is read only after the line in front of it was dealt with
-	d.start()
+	close(release)
 	c.expect(`{"jsonrpc":"2.0","id":2,"result":{"by":"s1"}}`)
 	for {
 		switch s := d.next(); {
