@@ -160,6 +160,7 @@ func (s *supervisor) attach(c *net.UnixConn, h hello) *refused {
 	if fresh {
 		_ = s.writeRecord() // without it a later daemon cannot check the child's identity; the child goes on
 		close(s.first)
+		s.trimLater()
 	}
 	s.pumpInput(a)
 	return nil

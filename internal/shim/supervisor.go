@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -164,10 +165,8 @@ func (s *supervisor) spawnLocked() {
 
 // messages is called by the stdout pump: to the daemon, or kept until one comes.
 func (s *supervisor) messages(lines [][]byte) {
-	for _, line := range lines {
-		if len(line) >= bigMessage {
-			s.trimLater()
-		}
+	if slices.ContainsFunc(lines, func(line []byte) bool { return len(line) >= bigMessage }) {
+		defer s.trimLater()
 	}
 	for len(lines) > 0 {
 		a := s.holder.Load()
@@ -242,12 +241,15 @@ func (s *supervisor) outputBusy() bool {
 	return true
 }
 
-// trimLater gives the memory of big messages back once no more of them come.
+// trimLater gives the memory of the start, or of big messages, back once things are quiet.
 func (s *supervisor) trimLater() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.trim == nil {
-		s.trim = time.AfterFunc(quiet, debug.FreeOSMemory)
+		s.trim = time.AfterFunc(quiet, func() {
+			debug.FreeOSMemory()
+			dropCode()
+		})
 		return
 	}
 	s.trim.Reset(quiet)

@@ -1,0 +1,6 @@
+//go:build !race
+
+package shim_test
+
+// raced says that the race detector is in: it multiplies memory.
+const raced = false
