@@ -154,15 +154,19 @@ func (l *lane) blameLocked(a *ask) owner {
 	if o := l.soleOwnerLocked(); o != nil {
 		return o
 	}
-	if a.method == "roots/list" && len(l.calls) == 0 && l.roots != nil && l.srv.g.now().Sub(l.rootsAt) < rootsHintFor {
+	idle := true // no client has a call in flight
+	for _, c := range l.calls {
+		idle = idle && (c.isListen || isNobody(c.owner))
+	}
+	if a.method == "roots/list" && idle && l.roots != nil && l.srv.g.now().Sub(l.rootsAt) < rootsHintFor {
 		return l.roots
 	}
-	if len(l.calls) == 0 && len(l.sessions) == 1 {
+	if idle && len(l.sessions) == 1 {
 		for x := range l.sessions {
 			return x
 		}
 	}
-	if len(l.calls) == 0 && len(l.sessions) == 0 {
+	if idle && len(l.sessions) == 0 {
 		return nobody{}
 	}
 	return nil
@@ -299,6 +303,11 @@ func (nobody) ask(a *ask, _ *call) {
 		return
 	}
 	a.refuse(codeNoMethod, "no client is connected that could answer "+a.method)
+}
+
+func isNobody(o owner) bool {
+	_, is := o.(nobody)
+	return is
 }
 
 // mustScan reads a message that the gateway built itself.

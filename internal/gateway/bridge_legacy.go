@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"time"
 
 	"mcpx/internal/era"
 	"mcpx/internal/rpc"
@@ -59,11 +60,15 @@ func (x *Session) requestBridged(st *Stream, method string, body []byte, m rpc.M
 		return
 	}
 	x.mu.Lock()
+	deaf := x.deaf
 	env := era.Envelope{Params: x.params}
 	if x.level >= 0 {
 		env.LogLevel = levels[x.level]
 	}
 	x.mu.Unlock()
+	if deaf {
+		x.relistenBridged()
+	}
 	modern := era.LegacyToModern(body, m, env)
 	scanned, err := rpc.Scan(modern)
 	if err != nil { // one more level than the client's own message can be one too many
@@ -265,36 +270,84 @@ func (x *Session) notifyBridged(method string) {
 // a new listen before the old one ends.
 func (x *Session) relistenBridged() {
 	x.srv.g.goes.Go(func() {
+		x.relist.Lock()
+		defer x.relist.Unlock()
 		l, err := x.slot.get(x.srv.g.ctx)
 		if err != nil {
-			return // the next request of the session reports it
+			x.mu.Lock()
+			x.deaf = !x.ended
+			x.mu.Unlock()
+			return // the next request of the session reports it, or finds a server to listen to
 		}
 		x.mu.Lock()
+		x.deaf = false
 		uris := make([]string, 0, len(x.subs))
 		for uri := range x.subs {
 			uris = append(uris, uri)
 		}
-		old, over := x.listen, x.ended
+		over := x.ended
 		x.mu.Unlock()
 		if over {
 			return
 		}
 		slices.Sort(uris)
 		filter := listenFilter{Tools: true, Prompts: true, Resources: true, URIs: uris}
-		c := x.openListen(l, l.granted(filter))
+		c := x.newListen(l, l.granted(filter))
 		x.mu.Lock()
-		x.listen = c
+		unacknowledged := x.former
+		x.former, x.listen = x.listen, c
+		over = x.ended
 		x.mu.Unlock()
-		if old != nil {
-			old.stopQuiet(func(*lane) []byte {
-				return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), old.upID...), '}'))
-			})
+		if unacknowledged != nil {
+			unacknowledged.stopListen()
+		}
+		if !over {
+			l.dispatch(c)
 		}
 	})
 }
 
-// openListen sends the listen of a session.
-func (x *Session) openListen(l *lane, filter listenFilter) *call {
+// listenAcknowledged ends the listen that the acknowledged one replaces.
+func (x *Session) listenAcknowledged(c *call) {
+	x.mu.Lock()
+	var old *call
+	if x.listen == c {
+		old, x.former, x.breaks = x.former, nil, 0
+	}
+	x.mu.Unlock()
+	if old != nil {
+		old.stopListen()
+	}
+}
+
+// listenPause is the first pause before a listen that ended by itself is opened again; it doubles up to a minute.
+const listenPause = time.Second
+
+// listenEnded opens the listen again when the upstream stream broke or the server ended it. A server that refuses to
+// listen at all is not asked again.
+func (x *Session) listenEnded(c *call, a answer) {
+	x.mu.Lock()
+	again := x.listen == c && !x.ended && (a.own != nil || a.msg.Kind == rpc.Result)
+	pause := min(listenPause<<min(x.breaks, 6), time.Minute)
+	if again {
+		x.breaks++
+		x.listen = nil
+	}
+	x.mu.Unlock()
+	if again {
+		time.AfterFunc(pause, x.relistenBridged)
+	}
+}
+
+// stopListen ends an upstream listen that nobody needs any more.
+func (c *call) stopListen() {
+	c.stopQuiet(func(*lane) []byte {
+		return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), c.upID...), '}'))
+	})
+}
+
+// newListen makes the listen of a session.
+func (x *Session) newListen(l *lane, filter listenFilter) *call {
 	raw, err := json.Marshal(filter)
 	if err != nil {
 		panic("gateway: listen filter does not encode: " + err.Error())
@@ -304,15 +357,17 @@ func (x *Session) openListen(l *lane, filter listenFilter) *call {
 	params := rpc.Splice(base, rpc.EditObject(base, rpc.Span{To: len(base)}, nil, rpc.Pair{Key: "notifications", Value: raw})...)
 	c := &call{srv: x.srv, method: "subscriptions/listen", id: []byte(`"listen"`), upID: upID, owner: x, isListen: true}
 	c.out = Outbound{Body: rpc.RequestMessage(upID, "subscriptions/listen", params), Kind: rpc.Request, Method: "subscriptions/listen", Version: l.httpVersion(), Headers: map[string]string{"Mcp-Method": "subscriptions/listen"}}
-	c.answer = func(answer) {} // its end needs no word: the session goes on, the next change of it opens another
-	l.dispatch(c)
+	c.answer = func(a answer) { x.listenEnded(c, a) }
 	return c
 }
 
 // tellBridged passes a notification of a modern backend to a legacy client, in that client's shape.
 func (x *Session) tellBridged(via *call, method string, body []byte, m rpc.Message) {
 	switch method {
-	case "notifications/subscriptions/acknowledged", "notifications/cancelled":
+	case "notifications/subscriptions/acknowledged":
+		x.listenAcknowledged(via)
+		return
+	case "notifications/cancelled":
 		return
 	case "notifications/message":
 		if !x.wants(body, m) {

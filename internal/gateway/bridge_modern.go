@@ -87,6 +87,9 @@ func (s *Server) bridgeFailed(st *Stream, r ModernRequest, err error) {
 	st.finish(startTrouble(err).body(r.id(), s.name(), r.method()), 200)
 }
 
+// bridgePrefix begins the keys of lanes that only modern clients use.
+const bridgePrefix = "b:"
+
 // bridgeSlot finds the lane for a modern request: the shared one of the sharing mode, or one for each set of client
 // capabilities, initialised with exactly those.
 func (s *Server) bridgeSlot(r ModernRequest) (*slot, error) {
@@ -95,7 +98,7 @@ func (s *Server) bridgeSlot(r ModernRequest) (*slot, error) {
 	}
 	caps := era.LegacyCapabilities(r.Body, r.Msg)
 	sum := sha256.Sum256(caps)
-	return s.slotFor("b:"+r.Caller.Principal+":"+hex.EncodeToString(sum[:6]), s.startShared(caps, r.Caller))
+	return s.slotFor(bridgePrefix+r.Caller.Principal+":"+hex.EncodeToString(sum[:6]), s.startShared(caps, r.Caller))
 }
 
 // bridgeCall sends a modern request to a legacy lane. The backend knows nothing of headers that mirror parameters, so

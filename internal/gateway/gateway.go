@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -221,7 +222,9 @@ func (g *Gateway) Stop(ctx context.Context, children bool) error {
 		ends.Go(func() { errs[i] = s.stop(ctx, children) })
 	}
 	ends.Wait()
-	g.goes.Wait()
+	if left := g.goes.Wait(ctx); left > 0 {
+		errs = append(errs, fmt.Errorf("%d starts or calls had not ended when the time was over", left))
+	}
 	return errors.Join(errs...)
 }
 

@@ -1,6 +1,9 @@
 package gateway
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // goes counts the gateway's goroutines, so that Stop can join them. Unlike a sync.WaitGroup it may grow while somebody
 // waits: the end of a link, which Stop causes, starts short work of its own.
@@ -33,11 +36,18 @@ func (g *goes) Go(f func()) {
 	}()
 }
 
-// Wait returns when no goroutine runs.
-func (g *goes) Wait() {
+// Wait returns when no goroutine runs, or ctx is over: then it reports how many are left.
+func (g *goes) Wait(ctx context.Context) int {
+	stop := context.AfterFunc(ctx, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.none.Broadcast()
+	})
+	defer stop()
 	g.mu.Lock()
-	for g.n > 0 {
+	defer g.mu.Unlock()
+	for g.n > 0 && ctx.Err() == nil {
 		g.none.Wait()
 	}
-	g.mu.Unlock()
+	return g.n
 }

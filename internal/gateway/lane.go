@@ -204,18 +204,19 @@ func (l *lane) mustWaitLocked(c *call) bool {
 		return false
 	}
 	for _, other := range l.calls {
-		if other.owner != c.owner && other.method != "initialize" {
+		if other.owner != c.owner && !isNobody(other.owner) && !isNobody(c.owner) {
 			return true
 		}
 	}
 	return false
 }
 
-// soleOwnerLocked is the only owner with a call in flight, or nil.
+// soleOwnerLocked is the only client with a call in flight, or nil. The gateway's own calls (lists, levels) make no
+// server ask anything.
 func (l *lane) soleOwnerLocked() owner {
 	var sole owner
 	for _, c := range l.calls {
-		if c.isListen || c.owner == nil {
+		if c.isListen || isNobody(c.owner) {
 			continue
 		}
 		if sole != nil && sole != c.owner {
@@ -306,6 +307,17 @@ func (l *lane) isEndedLocked() bool {
 	default:
 		return false
 	}
+}
+
+// open opens the lane for calls. True: it ended already, before it counted as running.
+func (l *lane) open() (Exit, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isEndedLocked() {
+		return l.exit, true
+	}
+	l.ready.Store(true)
+	return Exit{}, false
 }
 
 // close ends the lane and what is behind it.

@@ -14,7 +14,7 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 // Request takes one request of a legacy client. The answer, and everything that belongs to it, comes on the stream.
 func (x *Session) Request(body []byte, m rpc.Message) *Stream {
 	x.srv.requests.Add(1)
-	st := newStream("", false)
+	st := newStream("", x.Version >= era.V20250326) // kept from its first message: it may become resumable later
 	method := m.MethodOf(body)
 	id := m.ID.Of(body)
 	if x.bridged {
@@ -46,8 +46,8 @@ func (x *Session) Request(body []byte, m rpc.Message) *Stream {
 // newCall makes the call of a request and enters it under the client's id; nil when that id is in flight already.
 func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message) *call {
 	id := m.ID.Of(body)
-	lim := x.srv.limits()
-	c := &call{srv: x.srv, method: method, id: id, owner: x, stream: st, limit: lim.Call, max: lim.Max}
+	limit, most := x.srv.deadline(method)
+	c := &call{srv: x.srv, method: method, id: id, owner: x, stream: st, limit: limit, max: most}
 	c.upID, c.token = id, m.ProgressToken.Of(body)
 	tok := c.token
 	var edits []rpc.Edit
@@ -143,9 +143,9 @@ func (x *Session) local(st *Stream, method string, body []byte, m rpc.Message) b
 			l.mergeLevel()
 		}
 	case "resources/subscribe", "resources/unsubscribe":
+		had := x.subscribed(body, m)
 		x.note(method, body, m)
-		l := x.slot.usable()
-		if l == nil || l.countSub(x, method, body, m) {
+		if l := x.slot.usable(); l == nil || l.countSub(had, method, body, m) {
 			return false
 		}
 	default:

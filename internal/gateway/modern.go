@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"mcpx/internal/era"
@@ -25,11 +26,13 @@ type ModernRequest struct {
 type modernCall struct {
 	srv  *Server
 	req  ModernRequest
-	c    *call
+	c    *call // as it was first sent; the bridge sends no other
+	st   *Stream
 	lane *lane
 
 	reopened atomic.Bool // its listen was sent again after the lane was lost
 	relisted atomic.Bool // header rules were read again after -32020
+	reissued atomic.Bool // it was sent once more after its answer was lost
 
 	bridge *bridged // cell M-L only
 }
@@ -118,7 +121,7 @@ func (s *Server) nativeSend(st *Stream, l *lane, r ModernRequest, params []era.P
 		maps.Copy(c.out.Headers, r.Forward)
 		maps.Copy(c.out.Headers, era.HeadersFor(r.Body, r.Msg, params))
 	}
-	c.answer = func(a answer) { m.answered(a) }
+	c.answer = func(a answer) { m.answered(c, a) }
 	st.onGone(c.abandoned)
 	l.dispatch(c)
 }
@@ -126,8 +129,8 @@ func (s *Server) nativeSend(st *Stream, l *lane, r ModernRequest, params []era.P
 // modernCall makes the upstream call of a modern request: a new id, a new progress token, every other byte untouched.
 func (s *Server) modernCall(st *Stream, l *lane, m *modernCall, kind idKind) *call {
 	r := m.req
-	lim := s.limits()
-	c := &call{srv: s, method: r.method(), id: r.id(), owner: m, stream: st, limit: lim.Call, max: lim.Max}
+	limit, most := s.deadline(r.method())
+	c := &call{srv: s, method: r.method(), id: r.id(), owner: m, stream: st, limit: limit, max: most}
 	post := l.nextStream()
 	c.upID = l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: origOf(c.id)})
 	edits := append(make([]rpc.Edit, 0, 2), rpc.Edit{At: r.Msg.ID, With: c.upID})
@@ -138,14 +141,18 @@ func (s *Server) modernCall(st *Stream, l *lane, m *modernCall, kind idKind) *ca
 		edits = append(edits, rpc.Edit{At: tok, With: up})
 	}
 	c.out = Outbound{Body: rpc.Splice(r.Body, edits...), Kind: rpc.Request, Method: c.method, Version: l.httpVersion(), Tag: []byte("m" + post)}
-	m.c = c
+	if m.c == nil {
+		m.c, m.st = c, st
+	}
 	return c
 }
 
 // answered passes the end of a native call to the client.
-func (m *modernCall) answered(a answer) {
-	c := m.c
+func (m *modernCall) answered(c *call, a answer) {
 	if a.own != nil {
+		if a.own.class == SentUnknown && onlyReads(c.method) && m.reissued.CompareAndSwap(false, true) && m.reissue(c) {
+			return
+		}
 		c.stream.finish(a.own.body(c.id, m.srv.name(), c.method), 200)
 		return
 	}
@@ -173,6 +180,26 @@ func (m *modernCall) answered(a answer) {
 	c.stream.finish(rpc.OneLine(body), era.ModernStatus(code))
 }
 
+// onlyReads reports whether a request of this method changes nothing, so that it may be sent once more when its answer
+// was lost (protocol.md section 5.2).
+func onlyReads(method string) bool {
+	return method == "server/discover" || method == "resources/read" || strings.HasSuffix(method, "/list")
+}
+
+// reissue sends the request once more, with a new id.
+func (m *modernCall) reissue(old *call) bool {
+	sl := m.lane.slot
+	if sl.isClosed() {
+		return false
+	}
+	c := m.srv.modernCall(m.st, m.lane, m, idModern)
+	c.logs, c.out.Headers = old.logs, old.out.Headers
+	c.answer = func(a answer) { m.answered(c, a) }
+	m.st.onGone(c.abandoned)
+	sl.submit(c)
+	return true
+}
+
 // relist reads the header rules again and repeats a call that the backend refused for its headers; a refused call did
 // not run.
 func (m *modernCall) relist() {
@@ -180,13 +207,12 @@ func (m *modernCall) relist() {
 		m.lane.forgetSchemas()
 		rules := m.lane.schemas()
 		rules.load(m.lane)
-		st := m.c.stream
-		c := m.srv.modernCall(st, m.lane, m, idModern)
+		c := m.srv.modernCall(m.st, m.lane, m, idModern)
 		c.out.Headers = map[string]string{}
 		maps.Copy(c.out.Headers, m.req.Forward)
 		maps.Copy(c.out.Headers, era.HeadersFor(m.req.Body, m.req.Msg, rules.of(m.req)))
-		c.answer = func(a answer) { m.answered(a) }
-		st.onGone(c.abandoned)
+		c.answer = func(a answer) { m.answered(c, a) }
+		m.st.onGone(c.abandoned)
 		m.lane.dispatch(c)
 	})
 }
@@ -242,9 +268,9 @@ func (m *modernCall) tell(via *call, method string, body []byte, msg rpc.Message
 			m.changedMeanwhile(body, msg)
 			return // the client has its acknowledgement already
 		}
-		body = rpc.Splice(body, rpc.Edit{At: msg.Subscription, With: m.c.id})
+		body = rpc.Splice(body, rpc.Edit{At: msg.Subscription, With: m.req.id()})
 	}
-	m.c.stream.push(rpc.OneLine(body))
+	m.st.push(rpc.OneLine(body))
 }
 
 // changedMeanwhile tells a listen that was opened again what it may have missed.
@@ -252,8 +278,8 @@ func (m *modernCall) changedMeanwhile(ack []byte, msg rpc.Message) {
 	granted := rpc.Find(ack, msg.Params, "notifications")
 	for member, method := range map[string]string{"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"} {
 		if granted.Ok() && string(rpc.Find(ack, granted, member).Of(ack)) == "true" {
-			params := append(append(append([]byte(`{"_meta":{`), rpc.Quote(era.MetaSubscriptionID)...), ':'), m.c.id...)
-			m.c.stream.push(rpc.NotificationMessage("notifications/"+method+"/list_changed", append(params, "}}"...)))
+			params := append(append(append([]byte(`{"_meta":{`), rpc.Quote(era.MetaSubscriptionID)...), ':'), m.req.id()...)
+			m.st.push(rpc.NotificationMessage("notifications/"+method+"/list_changed", append(params, "}}"...)))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
 	"mcpx/internal/supervise"
 )
 
@@ -31,6 +32,17 @@ const (
 // that open a session for each task and never delete it would otherwise collect processes for days.
 const maxSessions = 256
 
+// maxSlots bounds the lanes of one server: one for each session, and one for each set of capabilities that modern
+// clients of a legacy server declare. A client that invents capabilities must not start a process for each.
+const maxSlots = 2 * maxSessions
+
+// Times of response streams (protocol.md section 3.4): a resumable event id must exist before anything can break, and
+// HTTP layers on the way close bodies that are silent for minutes.
+const (
+	earlyAfter = 250 * time.Millisecond
+	quietAfter = 15 * time.Second
+)
+
 // sessionTTL ends a legacy session that had no request and no open stream for this long.
 const sessionTTL = 30 * time.Minute
 
@@ -47,6 +59,7 @@ type Server struct {
 
 	requests, late, unmatched, dropped, malformed atomic.Uint64
 	starting, restarts                            atomic.Int64
+	opening                                       atomic.Int64 // sessions between initialize and its answer
 
 	mu       sync.Mutex // guards the fields below
 	slots    map[string]*slot
@@ -57,12 +70,16 @@ type Server struct {
 	lanes    map[*lane]struct{} // every lane whose link lives, in a slot or on its way out
 	stopped  bool
 
+	// Early ends when a legacy POST has waited long enough for a plain JSON answer, Quiet when a stream was silent for
+	// so long that it needs a word.
+	Early, Quiet Lulls
+
 	parkMu sync.Mutex // guards parked; taken before the lock of a parked call
 	parked map[string]*bridged
 }
 
 func newServer(g *Gateway, e catalog.Server) *Server {
-	s := &Server{g: g, slots: map[string]*slot{}, sessions: map[string]*Session{}, lanes: map[*lane]struct{}{}, parked: map[string]*bridged{}}
+	s := &Server{g: g, Early: Lulls{wait: earlyAfter}, Quiet: Lulls{wait: quietAfter}, slots: map[string]*slot{}, sessions: map[string]*Session{}, lanes: map[*lane]struct{}{}, parked: map[string]*bridged{}}
 	s.def.Store(&e)
 	switch e.Protocol {
 	case catalog.ProtocolLegacy:
@@ -78,6 +95,19 @@ func newServer(g *Gateway, e catalog.Server) *Server {
 
 func (s *Server) name() string           { return s.def.Load().Name }
 func (s *Server) limits() catalog.Limits { return s.def.Load().Limits.OrDefault() }
+
+// listLimit is the silence allowed in lists and pings: they do no work that takes longer (protocol.md section 6.3).
+const listLimit = 30 * time.Second
+
+// deadline gives the silence allowed in a request and its hard maximum.
+func (s *Server) deadline(method string) (limit, most time.Duration) {
+	lim := s.limits()
+	if method == "ping" || strings.HasSuffix(method, "/list") {
+		return min(lim.Call, listLimit), lim.Max
+	}
+	return lim.Call, lim.Max
+}
+
 func (s *Server) backend() Backend {
 	if s.def.Load().Stdio != nil {
 		return s.g.cfg.Stdio
@@ -146,6 +176,9 @@ func (s *Server) slotFor(key string, start func(sl *slot) func(context.Context) 
 	if sl := s.slots[key]; sl != nil {
 		return sl, nil
 	}
+	if len(s.slots) >= maxSlots {
+		return nil, fault.New(fault.Busy, "server-busy").Saying("%s has %d connections, no more are opened", s.name(), maxSlots)
+	}
 	sl := &slot{srv: s, key: key}
 	sl.start = start(sl)
 	s.slots[key] = sl
@@ -154,12 +187,16 @@ func (s *Server) slotFor(key string, start func(sl *slot) func(context.Context) 
 
 // dropSlot forgets a slot that belonged to one session.
 func (s *Server) dropSlot(sl *slot, reason string) {
+	s.forgetSlot(sl)
+	sl.shut(reason)
+}
+
+func (s *Server) forgetSlot(sl *slot) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.slots[sl.key] == sl {
 		delete(s.slots, sl.key)
 	}
-	s.mu.Unlock()
-	sl.shut(reason)
 }
 
 // mayStart asks the restart policy. A pause that a caller can wait out is returned, a longer one is an error.
@@ -350,11 +387,16 @@ func (s *Server) sweep(now time.Time) {
 		}
 	}
 	var reap []*lane
-	for _, sl := range s.slots {
-		l := sl.usable()
+	var unused []*slot
+	for name, sl := range s.slots {
+		if sl.usable() == nil && strings.HasPrefix(name, bridgePrefix) {
+			unused = append(unused, sl)
+		}
+	}
+	for l := range s.lanes {
 		// A lane of one session lives as long as that session: it may hold state that cannot be rebuilt. Only an idle
 		// time that a person set for this server ends it earlier.
-		if l == nil || idle < 0 || !l.shared && s.def.Load().Limits.Idle == 0 {
+		if !l.ready.Load() || l.down.Load() || idle < 0 || !l.shared && s.def.Load().Limits.Idle == 0 {
 			continue
 		}
 		if !l.busy() && now.Sub(l.idleSince()) > idle {
@@ -366,6 +408,11 @@ func (s *Server) sweep(now time.Time) {
 		sessions = append(sessions, x)
 	}
 	s.mu.Unlock()
+	for _, sl := range unused {
+		if sl.isEmpty() {
+			s.forgetSlot(sl) // its next client makes another
+		}
+	}
 	for _, x := range over {
 		x.Close()
 	}

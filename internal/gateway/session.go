@@ -18,13 +18,14 @@ import (
 
 // Bounds of one session (protocol.md section 8).
 const (
-	replayFor     = 5 * time.Minute // how long a stream can be resumed after its end
-	maxReplays    = 64              // resumable streams of one session
-	standaloneID  = "g"             // event-id prefix of the GET stream
-	sessionIDLen  = 32              // random bytes of an Mcp-Session-Id
-	fireLimit     = 30 * time.Second
-	shortKeyLen   = 12 // characters of the session in ids on shared lanes
-	maxStreamName = 48 // longer request ids are hashed in event ids
+	replayFor      = 5 * time.Minute // how long a stream can be resumed after its end
+	maxReplays     = 64              // resumable streams of one session
+	maxReplayBytes = 4 << 20         // retained by the streams of one session that ended
+	standaloneID   = "g"             // event-id prefix of the GET stream
+	sessionIDLen   = 32              // random bytes of an Mcp-Session-Id
+	fireLimit      = 30 * time.Second
+	shortKeyLen    = 12 // characters of the session in ids on shared lanes
+	maxStreamName  = 48 // longer request ids are hashed in event ids
 )
 
 // Session is a legacy MCP session: one client, one server, one negotiated revision.
@@ -36,6 +37,7 @@ type Session struct {
 	caller  Caller
 	short   string
 	body    []byte // the client's initialize request
+	first   []byte // the backend's answer to it, on an exclusive lane
 	params  []byte // its raw params
 	caps    clientCaps
 	slot    *slot
@@ -54,6 +56,11 @@ type Session struct {
 	ready   bool
 	ended   bool
 	listen  *call // L-M: the upstream listen that stands for this session's subscriptions
+	former  *call // the one before it, until the new one is acknowledged
+	deaf    bool  // no listen could be opened: the server did not start
+	breaks  int   // how often the listen ended by itself since it was last acknowledged
+
+	relist sync.Mutex // one change of the listen at a time; taken before mu, held while the lane starts
 }
 
 // clientCaps is what the client declared; only what decides about questions is read.
@@ -74,6 +81,11 @@ type clientCaps struct {
 func (s *Server) Initialize(ctx context.Context, body []byte, m rpc.Message, c Caller) (*Session, []byte) {
 	s.requests.Add(1)
 	id := m.ID.Of(body)
+	if s.opening.Add(1); s.opening.Load() > maxSessions {
+		s.opening.Add(-1)
+		return nil, trouble{class: Busy, text: "too many sessions are starting", wait: time.Second}.body(id, s.name(), "initialize")
+	}
+	defer s.opening.Add(-1)
 	x := s.newSession(body, m, c)
 	answer, err := s.connect(ctx, x)
 	if err != nil {
@@ -138,13 +150,11 @@ func (s *Server) connectLegacy(ctx context.Context, x *Session) ([]byte, error) 
 			return nil, err
 		}
 		x.slot = sl
-		l, err := sl.get(ctx)
-		if err != nil {
+		if _, err := sl.get(ctx); err != nil {
 			s.dropSlot(sl, "the session did not start")
 			return nil, err
 		}
-		_, id := x.initID()
-		return rpc.ResultResponse(id, l.result), nil
+		return x.first, nil
 	}
 	sl, err := s.slotFor("l:"+laneKey, s.startShared([]byte(allCapabilities), x.caller))
 	if err != nil {
@@ -198,6 +208,7 @@ func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) 
 		again := x.ready
 		x.mu.Unlock()
 		if !again {
+			x.first = a.body
 			return l, nil
 		}
 		if l.version() != x.Version || x.srv.def.Load().Stateful {
@@ -205,7 +216,6 @@ func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) 
 			x.srv.g.goes.Go(x.Close)
 			return nil, &startError{text: "the server came back different or is stateful; the session ended, initialize again", wait: time.Second}
 		}
-		_ = a
 		x.restore(l)
 		return l, nil
 	}
@@ -255,9 +265,12 @@ func (s *Server) adopt(x *Session) bool {
 	}
 	var oldest *Session
 	if len(s.sessions) >= maxSessions {
+		var longest time.Duration
+		now := s.g.now()
 		for _, other := range s.sessions {
-			if oldest == nil || other.lastUse().Before(oldest.lastUse()) {
-				oldest = other
+			// One that is in use is ended only when all are: its idle time is 0.
+			if idle := other.idleSince(now); oldest == nil || idle > longest || idle == longest && other.lastUse().Before(oldest.lastUse()) {
+				oldest, longest = other, idle
 			}
 		}
 	}
@@ -355,7 +368,7 @@ func (x *Session) over() {
 	for _, c := range x.calls {
 		calls = append(calls, c)
 	}
-	listen := x.listen
+	listens := []*call{x.listen, x.former}
 	x.mu.Unlock()
 	for _, a := range asks {
 		a.giveUp()
@@ -364,9 +377,10 @@ func (x *Session) over() {
 		c.cancel("session ended")
 		c.fail(trouble{class: SentUnknown, text: "the session ended while the call ran"})
 	}
-	if listen != nil {
-		listen.cancel("session ended")
-		listen.fail(trouble{class: NotSent, text: "session ended"})
+	for _, c := range listens {
+		if c != nil {
+			c.stopListen()
+		}
 	}
 	if l := x.slot.usable(); l != nil {
 		l.leave(x)
@@ -413,17 +427,32 @@ func (x *Session) Promote(st *Stream, id []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.streams[name] = st
-	if len(x.streams) <= maxReplays {
-		return
+	x.trimStreamsLocked()
+}
+
+// trimStreamsLocked forgets the streams that ended first until what is kept for a resume is within the bounds. The one
+// that ended last stays whatever its size: its client has not had time to come back.
+func (x *Session) trimStreamsLocked() {
+	type ended struct {
+		name string
+		at   time.Time
+		size int
 	}
-	var oldest string
-	var when time.Time
-	for n, other := range x.streams {
-		if ended, at := other.isEnded(); ended && (oldest == "" || at.Before(when)) {
-			oldest, when = n, at
+	var over []ended
+	total := 0
+	for name, st := range x.streams {
+		if done, at := st.isEnded(); done {
+			size := st.size()
+			total += size
+			over = append(over, ended{name, at, size})
 		}
 	}
-	delete(x.streams, oldest)
+	slices.SortFunc(over, func(a, b ended) int { return a.at.Compare(b.at) })
+	for len(over) > 1 && (total > maxReplayBytes || len(x.streams) > maxReplays) {
+		delete(x.streams, over[0].name)
+		total -= over[0].size
+		over = over[1:]
+	}
 }
 
 // sweepStreams forgets streams that nobody may resume any more.
@@ -435,6 +464,7 @@ func (x *Session) sweepStreams(now time.Time) {
 			delete(x.streams, name)
 		}
 	}
+	x.trimStreamsLocked()
 }
 
 // Standalone is the stream of a GET without a cursor.

@@ -36,13 +36,17 @@ func (l *lane) mergeLevel() {
 
 // countSub counts the sessions that subscribe to one resource of a shared lane. It reports whether the backend must
 // be told: for the first subscriber and after the last one.
-func (l *lane) countSub(x *Session, method string, body []byte, m rpc.Message) (pass bool) {
+// What changes nothing for the session (had says whether it was subscribed) changes nothing for the others either.
+func (l *lane) countSub(had bool, method string, body []byte, m rpc.Message) (pass bool) {
 	uri, ok := rpc.Unquote(m.URI.Of(body))
 	if !ok {
 		return true // the backend says what is wrong with it
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if had == (method == "resources/subscribe") {
+		return l.subs[uri] == 0 // nothing to take back, or subscribed already; the backend judges what nobody holds
+	}
 	if method == "resources/subscribe" {
 		l.subs[uri]++
 		return l.subs[uri] == 1
@@ -151,6 +155,7 @@ const maxSchemaPages = 64
 type toolSchemas struct {
 	once   sync.Once
 	done   chan struct{}
+	failed bool                         // the list could not be read: the next call tries again
 	params map[string][]era.ParamHeader // only tools that have any
 }
 
@@ -158,7 +163,7 @@ type toolSchemas struct {
 func (l *lane) schemas() *toolSchemas {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.schema == nil {
+	if l.schema == nil || l.schema.known() && l.schema.failed {
 		l.schema = &toolSchemas{done: make(chan struct{})}
 	}
 	return l.schema
@@ -185,7 +190,7 @@ func (t *toolSchemas) known() bool {
 func (t *toolSchemas) load(l *lane) {
 	t.once.Do(func() {
 		defer close(t.done)
-		t.params = l.fetchParams()
+		t.params, t.failed = l.fetchParams()
 	})
 	<-t.done
 }
@@ -210,8 +215,8 @@ func (t *toolSchemas) check(r ModernRequest) *Refusal {
 	return nil
 }
 
-func (l *lane) fetchParams() map[string][]era.ParamHeader {
-	rules := map[string][]era.ParamHeader{}
+func (l *lane) fetchParams() (rules map[string][]era.ParamHeader, failed bool) {
+	rules = map[string][]era.ParamHeader{}
 	var cursor []byte
 	for range maxSchemaPages {
 		params := l.pageParams(cursor)
@@ -219,7 +224,8 @@ func (l *lane) fetchParams() map[string][]era.ParamHeader {
 		a, err := l.roundTrip(ctx, "tools/list", rpc.RequestMessage(l.ownID(), "tools/list", params), nobody{}, map[string]string{"Mcp-Method": "tools/list"}, 30*time.Second)
 		stop()
 		if err != nil || a.own != nil || a.msg.Kind != rpc.Result {
-			return rules // a server without tools has no rules; a call to it is judged by the server
+			// A server without tools has no rules: a call to it is judged by the server.
+			return rules, err != nil || a.own != nil
 		}
 		list := rpc.Find(a.body, a.msg.Result, "tools")
 		if list.Ok() && a.body[list.From] == '[' {
@@ -242,7 +248,7 @@ func (l *lane) fetchParams() map[string][]era.ParamHeader {
 		}
 		cursor = bytes.Clone(next.Of(a.body))
 	}
-	return rules
+	return rules, false
 }
 
 // pageParams is the params of a list request, in the form of the lane's era.

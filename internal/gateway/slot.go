@@ -66,6 +66,9 @@ func (s *slot) get(ctx context.Context) (*lane, error) {
 		if l := s.usable(); l != nil {
 			return l, nil
 		}
+		if s.srv.g.ctx.Err() != nil {
+			return nil, &startError{text: "the daemon is stopping", wait: time.Second}
+		}
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
@@ -135,7 +138,11 @@ func (s *slot) run(f *flight, wait time.Duration) {
 	if again {
 		s.srv.restarts.Add(1)
 	}
-	f.lane.ready.Store(true)
+	if exit, dead := f.lane.open(); dead {
+		f.lane, f.err = nil, &startError{text: exit.String() + " right after the handshake", exit: &exit, wait: time.Second}
+		s.srv.startFailed(f.err)
+		return
+	}
 	s.srv.g.log.LogAttrs(ctxNone, slog.LevelInfo, "server started", slog.String(key.Server, s.srv.name()), slog.String(key.Lane, s.key),
 		slog.String(key.Era, string(f.lane.era)), slog.Duration(key.Took, s.srv.g.now().Sub(began)), slog.Int(key.Child, f.lane.link.Info().Pid))
 }
@@ -151,10 +158,7 @@ func (s *slot) resubmit(c *call, e Exit) {
 	if c.ended.Load() {
 		return
 	}
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed || !c.retried.CompareAndSwap(false, true) {
+	if s.isClosed() || !c.retried.CompareAndSwap(false, true) {
 		c.fail(trouble{class: NotSent, text: e.String() + "; the call was not sent", exit: &e})
 		return
 	}
@@ -167,10 +171,7 @@ func (s *slot) relisten(c *call, e Exit) {
 	if c.ended.Load() {
 		return
 	}
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if !closed {
+	if !s.isClosed() {
 		switch o := c.owner.(type) {
 		case *modernCall:
 			o.reopened.Store(true)
@@ -182,6 +183,19 @@ func (s *slot) relisten(c *call, e Exit) {
 		}
 	}
 	c.fail(trouble{class: SentUnknown, text: e.String(), exit: &e})
+}
+
+func (s *slot) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// isEmpty reports whether nothing runs and nothing starts.
+func (s *slot) isEmpty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flight == nil && s.usable() == nil
 }
 
 // shut ends the lane and refuses new ones.

@@ -243,6 +243,13 @@ func (s *Stream) isEnded() (bool, time.Time) {
 	return s.ended, s.closed
 }
 
+// size is what the stream retains, in bytes.
+func (s *Stream) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
 func (s *Stream) isLive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

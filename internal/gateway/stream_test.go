@@ -69,3 +69,29 @@ func TestStreamTakeover(t *testing.T) {
 		t.Errorf("the second reader got %q, want b", e.Data)
 	}
 }
+
+// TestResumeAfterEarlyRead: what was read before the stream became resumable can still be asked for again.
+func TestResumeAfterEarlyRead(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		s := newStream("", keep)
+		r := s.Follow()
+		s.push([]byte("early"))
+		if e, state := r.Next(); state != ReadEvent || string(e.Data) != "early" {
+			t.Fatalf("got %q (%d)", e.Data, state)
+		}
+		s.resumable("r1")
+		s.finish([]byte("end"), 200)
+		again, ok := s.Read(0)
+		if ok != keep {
+			t.Fatalf("keep %v: a resume from the beginning is possible: %v", keep, ok)
+		}
+		if !ok {
+			continue
+		}
+		for _, want := range []string{"early", "end"} {
+			if e, state := again.Next(); state != ReadEvent || string(e.Data) != want {
+				t.Errorf("got %q (%d), want %q", e.Data, state, want)
+			}
+		}
+	}
+}
