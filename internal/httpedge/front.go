@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 
 	"mcpx/internal/era"
@@ -24,6 +25,7 @@ const (
 	hdrAgent     = "Mcpx-Agent"
 	hdrWorkspace = "Mcpx-Workspace"
 	hdrPass      = "Mcpx-Pass"
+	hdrStdio     = "Mcpx-Stdio" // the client speaks stdio: its headers are computed by mcpx connect
 )
 
 // FrontConfig is what the client-facing edge needs. Gateway and Log are required.
@@ -40,6 +42,7 @@ type FrontConfig struct {
 // Front serves /servers/<name>/mcp to clients of every revision.
 type Front struct {
 	cfg FrontConfig
+	uid int // our own, asked once
 }
 
 // NewFront makes the handler.
@@ -47,7 +50,7 @@ func NewFront(cfg FrontConfig) (*Front, error) {
 	if cfg.Gateway == nil || cfg.Log == nil {
 		return nil, errors.New("httpedge: FrontConfig.Gateway and FrontConfig.Log are required")
 	}
-	return &Front{cfg: cfg}, nil
+	return &Front{cfg: cfg, uid: os.Getuid()}, nil
 }
 
 // ServeHTTP serves one request to /servers/<name>/mcp.
@@ -134,7 +137,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, srv *gateway.Server
 		return
 	}
 	body = rpc.OneLine(body)
-	v := view{w: w, r: r, asJSON: asJSON, asSSE: asSSE}
+	v := view{w: w, r: r, asJSON: asJSON, asSSE: asSSE, srv: srv}
 	if era.Of(m, body, r.Header.Get(hdrVersion)) == era.Modern {
 		f.modern(v, srv, caller, body, m)
 		return
@@ -167,7 +170,11 @@ func (f *Front) modern(v view, srv *gateway.Server, caller gateway.Caller, body 
 			forward[name] = values[0]
 		}
 	}
-	st := srv.Modern(gateway.ModernRequest{Body: body, Msg: m, Caller: caller, Header: get, Forward: forward})
+	params := era.Headers(get)
+	if fromStdio(v.r) {
+		params = nil // mcpx connect has no schema to compute Mcp-Param-* from, and nothing in front of it reads them
+	}
+	st := srv.Modern(gateway.ModernRequest{Body: body, Msg: m, Caller: caller, Header: params, Forward: forward})
 	v.modern(st)
 }
 
@@ -226,7 +233,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, srv *gateway.Server,
 		writeJSON(w, bad.Status, rpc.ErrorResponse(nil, bad.Code, bad.Message, bad.Data))
 		return
 	}
-	v := view{w: w, r: r, asSSE: true}
+	v := view{w: w, r: r, asSSE: true, srv: srv}
 	if last := r.Header.Get(hdrLastEvent); last != "" {
 		st, reader, bad := x.Resume(last)
 		if bad != nil {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -100,7 +99,7 @@ func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
 		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "a token is required (listener.loopback_auth); `mcpx connect` needs none"}
 	}
 	uid, err := peer.peerUID()
-	if err != nil || uid != os.Getuid() {
+	if err != nil || uid != f.uid {
 		text := "this address serves only the user who runs mcpx"
 		if err != nil {
 			text = "the kernel cannot tell whose connection this is; use `mcpx connect`"
@@ -121,4 +120,10 @@ func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
 		}
 	}
 	return c, nil
+}
+
+// fromStdio says whether mcpx connect sent the request.
+func fromStdio(r *http.Request) bool {
+	peer, _ := r.Context().Value(connKey{}).(*connPeer)
+	return peer != nil && peer.unix && r.Header.Get(hdrStdio) != ""
 }

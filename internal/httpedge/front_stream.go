@@ -10,11 +10,7 @@ import (
 
 // Times of response streams (protocol.md section 3.4).
 const (
-	// legacyJSON is how long a legacy POST waits for its answer before it becomes a stream, so that a resumable event
-	// id exists before anything can break.
-	legacyJSON = 250 * time.Millisecond
-	// quiet is the silence after which a modern POST becomes a stream, and after which any stream carries a comment:
-	// HTTP layers on the way close bodies that are silent for minutes.
+	// quiet is the silence after which an open stream carries a comment.
 	quiet = 15 * time.Second
 	// retryMS is the reconnection time that clients are told, in milliseconds.
 	retryMS = "1000"
@@ -26,6 +22,7 @@ type view struct {
 	r      *http.Request
 	asJSON bool
 	asSSE  bool
+	srv    *gateway.Server
 }
 
 // once answers with one message that is there already.
@@ -43,7 +40,7 @@ func (v view) once(body []byte) {
 func (v view) modern(st *gateway.Stream) {
 	reader := st.Follow()
 	defer reader.Stop()
-	e, ok := v.first(st, reader, quiet)
+	e, ok := v.first(reader, &v.srv.Quiet)
 	if ok && e.Final && v.asJSON {
 		writeJSON(v.w, e.Status, e.Data)
 		return
@@ -63,11 +60,11 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 	defer x.Done()
 	reader := st.Follow()
 	defer reader.Stop()
-	wait := legacyJSON
+	wait := &v.srv.Early
 	if !v.asJSON {
-		wait = 0
+		wait = nil
 	}
-	e, ok := v.first(st, reader, wait)
+	e, ok := v.first(reader, wait)
 	if ok && e.Final && v.asJSON {
 		writeJSON(v.w, e.Status, e.Data)
 		return
@@ -97,19 +94,19 @@ func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
 }
 
 // first waits for the first event. A client that takes only JSON waits for the response itself and gets nothing else.
-func (v view) first(st *gateway.Stream, reader *gateway.Reader, wait time.Duration) (gateway.Event, bool) {
+func (v view) first(reader *gateway.Reader, wait *gateway.Lulls) (gateway.Event, bool) {
 	e, state := reader.Next()
 	if state == gateway.ReadEvent && (e.Final || v.asSSE) {
 		return e, true
 	}
-	if wait == 0 {
+	if wait == nil {
 		return gateway.Event{}, false
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	timeout := t.C
-	if !v.asSSE {
-		timeout = nil
+	var timeout <-chan struct{} // a client that takes only JSON waits for the response, however long
+	if v.asSSE {
+		l := wait.Begin()
+		defer l.End()
+		timeout = l.Over()
 	}
 	for {
 		switch state {
