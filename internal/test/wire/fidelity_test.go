@@ -246,7 +246,11 @@ func TestHandshakeArrivesUnchanged(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			c := l.client(t, `{"roots":{"listChanged":true,"vendor":{"b":1,"a":9007199254740993}}}`)
-			if got, want := string(c.Initialize.Answer(t)), `{"jsonrpc":"2.0","id":0,"result":{`+result+`},"after":1}`; got != want {
+			want := `{"jsonrpc":"2.0","id":0,"result":{` + result + `},"after":1}`
+			if name == "global" {
+				want = `{"jsonrpc":"2.0","id":0,"result":{` + result + `}}` // the lane keeps the result, not the message
+			}
+			if got := string(c.Initialize.Answer(t)); got != want {
 				_, why := fits(want, got)
 				t.Errorf("the initialize answer changed:\n%s", why)
 			}
