@@ -18,14 +18,17 @@ import (
 func (s *Server) connectBridged(ctx context.Context, x *Session) ([]byte, error) {
 	laneKey := s.laneKey(x.caller)
 	if laneKey == "" {
-		laneKey = "principal:" + x.caller.Principal
+		laneKey, x.alone = "session:"+x.short, true
 	}
-	sl, err := s.slotFor("m:"+laneKey, s.startModern(x.caller))
+	sl, err := s.slotFor(modernPrefix+laneKey, s.startModern(x.caller))
 	if err != nil {
 		return nil, err
 	}
 	l, err := sl.get(ctx)
 	if err != nil {
+		if x.alone {
+			s.dropSlot(sl, "the session did not start")
+		}
 		return nil, err
 	}
 	s.legacy.CompareAndSwap(uint32(unknown), uint32(refuses))

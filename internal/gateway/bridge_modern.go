@@ -91,14 +91,14 @@ func (s *Server) bridgeFailed(st *Stream, r ModernRequest, err error) {
 const bridgePrefix = "b:"
 
 // bridgeSlot finds the lane for a modern request: the shared one of the sharing mode, or one for each set of client
-// capabilities, initialised with exactly those.
+// capabilities, initialised with exactly those, for each person or mcpx connect.
 func (s *Server) bridgeSlot(r ModernRequest) (*slot, error) {
 	if laneKey := s.laneKey(r.Caller); laneKey != "" {
 		return s.slotFor("l:"+laneKey, s.startShared([]byte(allCapabilities), r.Caller))
 	}
 	caps := era.LegacyCapabilities(r.Body, r.Msg)
 	sum := sha256.Sum256(caps)
-	return s.slotFor(bridgePrefix+r.Caller.Principal+":"+hex.EncodeToString(sum[:6]), s.startShared(caps, r.Caller))
+	return s.slotFor(bridgePrefix+soloKey(r.Caller)+":"+hex.EncodeToString(sum[:6]), s.startShared(caps, r.Caller))
 }
 
 // bridgeCall sends a modern request to a legacy lane. The backend knows nothing of headers that mirror parameters, so

@@ -7,5 +7,6 @@ type Caller struct {
 	Agent     string            // the agent's name, "" unknown
 	Workspace string            // canonical workspace root, "" unknown
 	Passed    map[string]string // variables that mcpx connect carries for the entry's env_pass
+	Instance  string            // which mcpx connect process, "" for HTTP
 	Local     bool              // the daemon's own client (server tools, server call)
 }

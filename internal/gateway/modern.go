@@ -39,6 +39,9 @@ type modernCall struct {
 
 var _ notifiable = (*modernCall)(nil)
 
+// modernPrefix begins the keys of lanes that speak 2026-07-28.
+const modernPrefix = "m:"
+
 // Modern takes one request of a modern client. The answer, and everything that belongs to it, comes on the stream;
 // closing the stream early is the cancellation.
 func (s *Server) Modern(r ModernRequest) *Stream {
@@ -50,9 +53,9 @@ func (s *Server) Modern(r ModernRequest) *Stream {
 	}
 	laneKey := s.laneKey(r.Caller)
 	if laneKey == "" {
-		laneKey = "principal:" + r.Caller.Principal
+		laneKey = soloKey(r.Caller)
 	}
-	sl, err := s.slotFor("m:"+laneKey, s.startModern(r.Caller))
+	sl, err := s.slotFor(modernPrefix+laneKey, s.startModern(r.Caller))
 	if err != nil {
 		st.finish(startTrouble(err).body(r.id(), s.name(), r.method()), 200)
 		return st

@@ -153,6 +153,18 @@ func (s *Server) laneKey(c Caller) string {
 	return ""
 }
 
+// soloKey names the lane of requests without a session: one for each running mcpx connect, one for each person over
+// HTTP, where nothing tells two modern clients apart.
+func soloKey(c Caller) string {
+	if c.Instance != "" {
+		return instancePrefix + c.Instance
+	}
+	return "principal:" + c.Principal
+}
+
+// instancePrefix marks lanes of one mcpx connect; their slots are forgotten when they are empty.
+const instancePrefix = "instance:"
+
 // hasRefs reports whether the entry binds any credential.
 func hasRefs(e *catalog.Server) bool {
 	bound := func(all map[string]catalog.Binding) bool {
@@ -389,7 +401,7 @@ func (s *Server) sweep(now time.Time) {
 	var reap []*lane
 	var unused []*slot
 	for name, sl := range s.slots {
-		if sl.usable() == nil && strings.HasPrefix(name, bridgePrefix) {
+		if sl.usable() == nil && (strings.HasPrefix(name, bridgePrefix) || strings.HasPrefix(name, modernPrefix+instancePrefix)) {
 			unused = append(unused, sl)
 		}
 	}

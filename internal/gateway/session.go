@@ -42,6 +42,7 @@ type Session struct {
 	caps    clientCaps
 	slot    *slot
 	own     bool // the slot belongs to this session alone (exclusive lane)
+	alone   bool // the slot ends with this session
 	bridged bool // the backend is modern (cell L-M)
 	get     *Stream
 
@@ -144,7 +145,7 @@ func (s *Server) connect(ctx context.Context, x *Session) ([]byte, error) {
 func (s *Server) connectLegacy(ctx context.Context, x *Session) ([]byte, error) {
 	laneKey := s.laneKey(x.caller)
 	if laneKey == "" {
-		x.own = true
+		x.own, x.alone = true, true
 		sl, err := s.slotFor("session:"+x.short, x.startExclusive)
 		if err != nil {
 			return nil, err
@@ -347,7 +348,7 @@ func (x *Session) Close() {
 	}
 	x.srv.mu.Unlock()
 	x.over()
-	if x.own {
+	if x.alone {
 		x.srv.dropSlot(x.slot, "session ended")
 	}
 }

@@ -25,6 +25,7 @@ const (
 	hdrAgent     = "Mcpx-Agent"
 	hdrWorkspace = "Mcpx-Workspace"
 	hdrPass      = "Mcpx-Pass"
+	hdrInstance  = "Mcpx-Instance"
 	hdrStdio     = "Mcpx-Stdio" // the client speaks stdio: its headers are computed by mcpx connect
 )
 

@@ -108,7 +108,7 @@ func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
 	}
 	c := gateway.Caller{Principal: "owner"}
 	if peer.unix {
-		c.Agent, c.Workspace = r.Header.Get(hdrAgent), r.Header.Get(hdrWorkspace)
+		c.Agent, c.Workspace, c.Instance = r.Header.Get(hdrAgent), r.Header.Get(hdrWorkspace), r.Header.Get(hdrInstance)
 		for _, v := range r.Header.Values(hdrPass) {
 			name, enc, _ := strings.Cut(v, "=")
 			if value, err := base64.RawURLEncoding.DecodeString(enc); err == nil && name != "" {
