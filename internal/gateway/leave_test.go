@@ -51,9 +51,7 @@ func TestQueuedCallTimesOut(t *testing.T) {
 	if got, _ := reply(t, asker); member(t, got, "error", "code") != float64(codeTimeout) {
 		t.Errorf("the asking client got %s", got)
 	}
-	if n := inFlight(s); n != 0 {
-		t.Errorf("%d calls are left", n)
-	}
+	eventually(t, "no call is left", func() bool { return inFlight(s) == 0 })
 }
 
 // TestModernClientLeavesWhileStarting: what arrives only after its client left is not run, and nothing stays behind.
