@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -82,8 +83,16 @@ func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Ope
 	return rd, nil
 }
 
-// dial connects to a supervisor and says who we are; the answer is in r.
+// dial connects to a supervisor and says who we are; the answer is in the reader.
 func (b *Backend) dial(ctx context.Context, socket, token, instance, role string, want process.Identity) (*net.UnixConn, *frameReader, error) {
+	return b.hello(ctx, socket, want, hello{
+		Min: protoMin, Max: protoMax, Role: role, Generation: b.cfg.Epoch, Token: token, Instance: instance,
+		Daemon: daemonInfo{Identity: b.self, Version: b.cfg.Version},
+	})
+}
+
+// hello connects to the supervisor with the given identity and sends h.
+func (b *Backend) hello(ctx context.Context, socket string, want process.Identity, h hello) (*net.UnixConn, *frameReader, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -94,15 +103,12 @@ func (b *Backend) dial(ctx context.Context, socket, token, instance, role string
 		_ = c.Close()
 		return nil, nil, errors.New("not a unix socket")
 	}
-	peerOf, err := process.PeerOf(conn)
-	if err == nil && peerOf.Pid != want.Pid {
+	owner, err := process.PeerOf(conn)
+	if err == nil && (owner.Pid != want.Pid || owner.UID != os.Geteuid()) {
 		err = errors.New("another process answers on the supervisor's socket")
 	}
 	if err == nil {
-		err = peer{conn: conn, generation: b.cfg.Epoch}.send(kindHello, hello{
-			Min: protoMin, Max: protoMax, Role: role, Generation: b.cfg.Epoch, Token: token, Instance: instance,
-			Daemon: daemonInfo{Identity: b.self, Version: b.cfg.Version},
-		})
+		err = peer{conn: conn, generation: h.Generation}.send(kindHello, h)
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -110,7 +116,7 @@ func (b *Backend) dial(ctx context.Context, socket, token, instance, role string
 	}
 	_ = conn.SetDeadline(time.Time{}) // fails only on a closed connection
 	size := controlBuffer
-	if role == roleAttach {
+	if h.Role == roleAttach {
 		size = linkBuffer
 	}
 	return conn, newFrameReader(conn, size), nil

@@ -299,6 +299,9 @@ func (s *supervisor) command(a *attachment, f frame) bool {
 	case kindTerminate:
 		s.terminate(f.body)
 	case kindDetach:
+		// The place is free before the answer is sent: the next daemon may follow at once. TestAttachRules reads `busy`
+		// with the two lines swapped.
+		s.vacate(a)
 		_ = a.control(kindDetached, nil) // the daemon takes the end of the connection for an answer, too
 		s.mu.Lock()
 		ended := s.exit != nil

@@ -257,13 +257,18 @@ func (s *supervisor) trimLater() {
 
 // leave lets a holder go; the child does not notice.
 func (s *supervisor) leave(a *attachment) {
+	s.vacate(a)
+	a.close()
+}
+
+// vacate frees the place of a holder whose connection is still open.
+func (s *supervisor) vacate(a *attachment) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.holder.Load() == a {
 		s.holder.Store(nil)
 		s.armOrphanLocked()
 	}
-	s.mu.Unlock()
-	a.close()
 }
 
 func (s *supervisor) armOrphanLocked() {
