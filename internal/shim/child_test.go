@@ -137,13 +137,6 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 			return 99, true
 		}
 		reply(c.Process.Pid)
-	case "stray": // one that left our group
-		c := exec.Command(os.Args[0], "child", "ignore-term", "deaf")
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := c.Start(); err != nil {
-			return 99, true
-		}
-		reply(c.Process.Pid)
 	case "env":
 		reply(os.Environ())
 	case "where":

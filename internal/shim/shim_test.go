@@ -567,30 +567,21 @@ func waitIgnoring(t *testing.T, pid int, args []string) {
 
 func TestGroupIsEnded(t *testing.T) {
 	t.Parallel()
-	for _, verb := range []string{"grandchild", "stray"} {
-		t.Run(verb, func(t *testing.T) {
-			modes(t, func(t *testing.T, r *rig, direct bool) {
-				l, s := r.open(t, direct)
-				var pid int
-				do(t, l, s, 1, verb, "", &pid)
-				who, err := process.Identify(pid)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if verb == "grandchild" {
-					waitIgnoring(t, pid, []string{"ignore-term"})
-				}
-				l.Close("stop")
-				s.closed(t)
-				if verb == "stray" {
-					t.Cleanup(func() { process.Kill(who) })
-				}
-				if verb == "grandchild" && who.Alive() {
-					t.Error("a grandchild outlived the group")
-				}
-			})
-		})
-	}
+	modes(t, func(t *testing.T, r *rig, direct bool) {
+		l, s := r.open(t, direct)
+		var pid int
+		do(t, l, s, 1, "grandchild", "", &pid)
+		who, err := process.Identify(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitIgnoring(t, pid, []string{"ignore-term"})
+		l.Close("stop")
+		s.closed(t)
+		if who.Alive() {
+			t.Error("a grandchild outlived the group")
+		}
+	})
 }
 
 func TestGrandchildHoldsStdout(t *testing.T) {
