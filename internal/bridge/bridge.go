@@ -9,6 +9,8 @@ package bridge
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -95,7 +97,7 @@ func run(ctx context.Context, c Config, l limits) error {
 	b := &bridge{
 		cfg: c, lim: l, target: "http://localhost/servers/" + url.PathEscape(c.Server) + "/mcp",
 		queue: make(chan *item, maxQueue), room: semaphore.NewWeighted(maxQueued),
-		calls: map[string]*call{}, out: output{w: c.Out}, state: restorable{subs: map[string][]byte{}},
+		instance: newInstance(), calls: map[string]*call{}, out: output{w: c.Out}, state: restorable{subs: map[string][]byte{}},
 	}
 	b.transport = &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) },
@@ -107,11 +109,19 @@ func run(ctx context.Context, c Config, l limits) error {
 	return b.serve()
 }
 
+// newInstance is a name that no other bridge has and that nobody can guess.
+func newInstance() string {
+	var name [16]byte
+	_, _ = rand.Read(name[:]) // it never fails
+	return base64.RawURLEncoding.EncodeToString(name[:])
+}
+
 // bridge is one client and its connection to the daemon.
 type bridge struct {
 	cfg       Config
 	lim       limits
 	target    string
+	instance  string // value of headerInstance, for the life of the bridge
 	client    *http.Client
 	transport *http.Transport
 	out       output

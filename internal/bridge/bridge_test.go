@@ -41,9 +41,15 @@ func TestLegacySession(t *testing.T) {
 			t.Errorf("%s is %q, want %q", header, got, want)
 		}
 	}
+	instance := first.Header.Get(headerInstance)
+	if len(instance) != 22 { // 16 bytes in base64
+		t.Errorf("%s is %q", headerInstance, instance)
+	}
 	c.expect(initReply)
 	c.send(readyLine)
-	d.expect(readyLine)
+	if s := d.expect(readyLine); s.Header.Get(headerInstance) != instance {
+		t.Errorf("another message is of the instance %q, want %q", s.Header.Get(headerInstance), instance)
+	}
 	if s := d.next(); s.Method != http.MethodGet || s.Header.Get(headerSession) != "s1" {
 		t.Fatalf("want the standalone stream, got %+v", s)
 	}
@@ -147,6 +153,12 @@ func TestModernRequest(t *testing.T) {
 		}
 	}
 	c.expect(reply(7))
+	other := connect(t, d)
+	other.send(line)
+	if a, b := s.Header.Get(headerInstance), d.expect(line).Header.Get(headerInstance); a == "" || a == b {
+		t.Errorf("two bridges are the instances %q and %q", a, b)
+	}
+	other.expect(reply(7))
 	// 404 with an answer is an answer: an unknown method is one in this revision.
 	c.send(`{"jsonrpc":"2.0","id":9,"method":"tools/nothing","params":{` + envelope + `}}`)
 	c.expect(`{"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"no"}}`)

@@ -22,6 +22,8 @@ const (
 	headerAgent     = "Mcpx-Agent"
 	headerWorkspace = "Mcpx-Workspace"
 	headerPass      = "Mcpx-Pass"
+	// headerInstance names this bridge: clients without sessions share a process only with themselves.
+	headerInstance = "Mcpx-Instance"
 	// headerStdio says that the headers of a modern request were computed from its body, so that comparing the two
 	// would prove nothing.
 	headerStdio = "Mcpx-Stdio"
@@ -99,6 +101,7 @@ func (b *bridge) send(ctx context.Context, o outgoing) (*http.Response, proof, e
 func (b *bridge) setHeaders(h http.Header, o outgoing) {
 	h.Set("Accept", "application/json, text/event-stream")
 	h.Set(headerStdio, "1")
+	h.Set(headerInstance, b.instance)
 	if o.method == http.MethodPost {
 		h.Set("Content-Type", "application/json")
 	}
