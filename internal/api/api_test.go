@@ -60,6 +60,9 @@ func TestFindPaths(t *testing.T) {
 			}
 		})
 	}
+	if _, err := FindPaths(env("MCPX_HOME", "here")); fault.From(err).Code != "home-invalid" {
+		t.Errorf("a relative home: %v", err)
+	}
 	if _, err := FindPaths(env()); fault.From(err).Code != "home-missing" {
 		t.Errorf("without any home: %v", err)
 	}

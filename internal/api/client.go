@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"mcpx/internal/fault"
 )
@@ -228,7 +229,7 @@ func (c *Client) refused(response *http.Response) error {
 
 func (c *Client) unreachable(ctx context.Context, op Op, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		return fault.New(fault.Canceled, "canceled").Saying("canceled while the daemon worked on %s", op.Name).Because(cause)
+		return fault.New(fault.Canceled, "canceled").Saying("canceled before the daemon had answered (%s)", lower(op.Short)).Because(cause)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
 		return NotRunning(c.socket) // the text of a failed dial says nothing more
@@ -237,9 +238,12 @@ func (c *Client) unreachable(ctx context.Context, op Op, err error) error {
 	if op.Keyed {
 		kind = fault.UnknownOutcome // the request may have been carried out before the connection broke
 	}
-	return fault.New(kind, "daemon-gone").Saying("the daemon went away during %s", op.Name).
+	return fault.New(kind, "daemon-gone").Saying("the daemon went away before it answered (%s)", lower(op.Short)).
 		Hinting("look at it with `mcpx daemon status`, then look at the outcome before you repeat the command").Because(err)
 }
+
+// lower is the text of an operation inside of a sentence.
+func lower(text string) string { return strings.ToLower(text[:1]) + text[1:] }
 
 func (c *Client) broken(err error) error {
 	return fault.New(fault.Internal, "answer-not-understood").Saying("the answer of the daemon on %s was not understood", c.socket).

@@ -27,11 +27,11 @@ const maxSocketPath = 100
 func FindPaths(getenv func(string) string) (Paths, error) {
 	var p Paths
 	if home := getenv("MCPX_HOME"); home != "" {
-		abs, err := filepath.Abs(home)
-		if err != nil {
-			return Paths{}, fault.New(fault.Invalid, "home-invalid").Saying("MCPX_HOME is %q, which is no usable path", home).Because(err)
+		if !filepath.IsAbs(home) { // it would name another home in every directory
+			return Paths{}, fault.New(fault.Invalid, "home-invalid").Saying("MCPX_HOME is %q, which is no absolute path", home).
+				Hinting("set it to a whole path, such as $HOME/.mcpx")
 		}
-		abs = resolved(abs)
+		abs := resolved(home)
 		p = Paths{Config: filepath.Join(abs, "config"), State: filepath.Join(abs, "state"), Run: filepath.Join(abs, "run"), Cache: filepath.Join(abs, "cache")}
 	} else {
 		home := getenv("HOME")

@@ -26,6 +26,8 @@ type Daemon struct {
 	Home       string `json:"home"`     // directory of the state
 	Detached   bool   `json:"detached"` // started in the background: its log is in LogFile
 	LogFile    string `json:"log_file,omitempty"`
+	// Up says that this is `mcpx up`: it runs in a terminal, offers more than the catalog, and ends its servers.
+	Up bool `json:"up,omitempty"`
 }
 
 // StopDaemon asks the daemon to end.
@@ -124,7 +126,8 @@ type EditServer struct {
 	Notes     *string                     `json:"notes,omitempty"`
 	Command   []string                    `json:"command,omitempty"` // the whole argv
 	Cwd       *string                     `json:"cwd,omitempty"`
-	Env       map[string]*catalog.Binding `json:"env,omitempty"` // null removes the variable
+	Env       map[string]*catalog.Binding `json:"env,omitempty"` // null removes the variable, also one of env_pass
+	EnvPass   []string                    `json:"env_pass,omitempty"` // more variables that `mcpx connect --pass` may hand on
 	URL       *string                     `json:"url,omitempty"`
 	Headers   map[string]*catalog.Binding `json:"headers,omitempty"` // null removes the header
 	Transport *catalog.Transport          `json:"transport,omitempty"`
@@ -190,6 +193,7 @@ type ImportEntry struct {
 	Name    string        `json:"name"`
 	Outcome ImportOutcome `json:"outcome"`
 	Text    string        `json:"text,omitempty"`
+	Notes   []string      `json:"notes,omitempty"` // what was changed on the way, and what the person has to do
 }
 
 // ImportOutcome is what an import did with one entry.
@@ -197,10 +201,11 @@ type ImportOutcome string
 
 // The outcomes of an import.
 const (
-	ImportCreated   ImportOutcome = "created"
-	ImportUnchanged ImportOutcome = "unchanged" // the same definition is there under this name
-	ImportConflict  ImportOutcome = "conflict"  // another definition has this name
-	ImportError     ImportOutcome = "error"     // not valid
+	ImportCreated     ImportOutcome = "created"
+	ImportWouldCreate ImportOutcome = "would-create" // created, if it were no dry run
+	ImportUnchanged   ImportOutcome = "unchanged"    // the same definition is there under this name
+	ImportConflict    ImportOutcome = "conflict"     // another definition has this name
+	ImportError       ImportOutcome = "error"        // not valid
 )
 
 // ProcessQuery selects processes.

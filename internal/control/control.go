@@ -202,7 +202,7 @@ func (c *Control) allow(ctx context.Context, name string) error {
 		panic("control: no row " + name)
 	}
 	if p, proved := api.PrincipalOf(ctx); !proved || p != api.Owner {
-		return fault.New(fault.Denied, "not-allowed").Saying("%s needs the permission %q, which only the owner of the daemon has", name, op.Need)
+		return fault.New(fault.Denied, "not-allowed").Saying("%s (%s) needs the permission %q, which only the owner of the daemon has", name, op.Short, op.Need)
 	}
 	return nil
 }

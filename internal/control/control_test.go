@@ -104,6 +104,12 @@ func stdio(name string, argv ...string) catalog.Server {
 	return catalog.Server{Name: name, Stdio: &catalog.Stdio{Command: argv[0], Args: argv[1:]}}
 }
 
+func withEnv(name, ref string) catalog.Server {
+	s := stdio(name, "x")
+	s.Stdio.Env = map[string]catalog.Binding{"T": {Ref: ref}}
+	return s
+}
+
 func (b *bench) add(ctx context.Context, t *testing.T, s catalog.Server) api.Server {
 	t.Helper()
 	out, err := b.AddServer(ctx, api.AddServer{Server: s})
@@ -176,6 +182,14 @@ func TestAddRefused(t *testing.T) {
 		{"neither command nor URL", api.AddServer{Server: catalog.Server{Name: "x"}}, nil, fault.Invalid, "server-invalid", "--url"},
 		{"our own URL", api.AddServer{Server: catalog.Server{Name: "x", HTTP: &catalog.HTTP{URL: "http://localhost:30000/servers/fs/mcp"}}, Unchecked: true}, nil, fault.Invalid, "server-is-mcpx", "behind it"},
 		{"our own bridge", api.AddServer{Server: stdio("x", "/usr/bin/mcpx", "connect", "fs"), Unchecked: true}, nil, fault.Invalid, "server-is-mcpx", "behind it"},
+		{"a reference of no kind", api.AddServer{Server: withEnv("x", "vault:a")}, nil, fault.Invalid, "reference-kind", "variable T: "},
+		{"a reference to a relative file", api.AddServer{Server: withEnv("x", "file:a/b")}, nil, fault.Invalid, "reference-invalid", "write file:/PATH"},
+		{
+			"a reference in a header", api.AddServer{Server: catalog.Server{Name: "x", HTTP: &catalog.HTTP{
+				URL: "https://example.com/", Headers: map[string]catalog.Binding{"Authorization": {Template: "Bearer {vault:a}"}},
+			}}},
+			nil, fault.Invalid, "reference-kind", "header Authorization: ",
+		},
 		{"unreachable", api.AddServer{Server: stdio("new", "x")}, unreachable, fault.Unavailable, "url-unreachable", "nobody"},
 		{
 			"global without a yes",
@@ -229,6 +243,20 @@ func TestEdit(t *testing.T) {
 	if diff := cmp.Diff([]string{"files", "other"}, b.gateway.names()); diff != "" {
 		t.Error(diff)
 	}
+
+	// What may be handed on is added and taken away; a name that is not there is a typing error.
+	got, err = b.EditServer(ctx, api.EditServer{Name: "files", EnvPass: []string{"TOKEN", "REGION", "TOKEN"}})
+	if diff := cmp.Diff([]string{"TOKEN", "REGION"}, got.Stdio.EnvPass); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	got, err = b.EditServer(ctx, api.EditServer{Name: "files", Env: map[string]*catalog.Binding{"TOKEN": nil}})
+	if diff := cmp.Diff([]string{"REGION"}, got.Stdio.EnvPass); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	_, err = b.EditServer(ctx, api.EditServer{Name: "files", Env: map[string]*catalog.Binding{"REGOIN": nil}})
+	refused(t, err, fault.NotFound, "binding-unknown", "did you mean REGION?")
+	_, err = b.EditServer(ctx, api.EditServer{Name: "files", Env: map[string]*catalog.Binding{"NEW": {Ref: "file:relative"}}})
+	refused(t, err, fault.Invalid, "reference-invalid", "variable NEW")
 
 	taken, url, cwd := "other", "http://localhost:1/mcp", "/tmp"
 	global := catalog.ShareGlobal
@@ -373,7 +401,8 @@ func TestImport(t *testing.T) {
 		}
 		return all
 	}
-	want := []api.ImportOutcome{api.ImportCreated, api.ImportUnchanged, api.ImportConflict, api.ImportError, api.ImportConflict, api.ImportError}
+	b.reach = fault.New(fault.Invalid, "command-not-found").Saying("x not found")
+	want := []api.ImportOutcome{api.ImportWouldCreate, api.ImportUnchanged, api.ImportConflict, api.ImportError, api.ImportConflict, api.ImportError}
 	dry, err := b.ImportServers(ctx, in)
 	if err != nil {
 		t.Fatal(err)
@@ -381,12 +410,16 @@ func TestImport(t *testing.T) {
 	if diff := cmp.Diff(want, outcomes(dry)); diff != "" {
 		t.Error(diff)
 	}
+	if diff := cmp.Diff([]string{"it cannot be started yet: x not found"}, dry.Entries[0].Notes); diff != "" {
+		t.Error(diff)
+	}
 	if diff := cmp.Diff([]string{"other", "same"}, b.gateway.names()); diff != "" {
 		t.Error("a dry run wrote:", diff)
 	}
 	in.DryRun = false
-	if _, err := b.ImportServers(ctx, in); err != nil {
-		t.Fatal(err)
+	done, err := b.ImportServers(ctx, in)
+	if err != nil || done.Entries[0].Outcome != api.ImportCreated || len(done.Entries[0].Notes) != 1 {
+		t.Fatalf("%+v, %v", done.Entries, err)
 	}
 	again, err := b.ImportServers(ctx, api.ImportServers{Servers: in.Servers[:1]})
 	if err != nil || again.Entries[0].Outcome != api.ImportUnchanged {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
@@ -25,7 +26,7 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 			return err
 		}
 		changed.Updated = c.cfg.Now()
-		if err := catalog.Validate(changed); err != nil {
+		if err := valid(changed); err != nil {
 			return err
 		}
 		if err := c.foreign(changed); err != nil {
@@ -70,7 +71,7 @@ func edited(s catalog.Server, in api.EditServer) (catalog.Server, error) {
 	set(&s.Direct, in.Direct)
 	set(&s.Limits.Idle, in.Idle)
 	set(&s.Limits.Call, in.Call)
-	switch forStdio, forHTTP := in.Command != nil || in.Cwd != nil || len(in.Env) > 0, in.URL != nil || in.Transport != nil || len(in.Headers) > 0; {
+	switch forStdio, forHTTP := in.Command != nil || in.Cwd != nil || len(in.Env)+len(in.EnvPass) > 0, in.URL != nil || in.Transport != nil || len(in.Headers) > 0; {
 	case forStdio && forHTTP:
 		return s, fault.New(fault.Invalid, "edit-mixed").Saying("a server has a command or a URL, not both").
 			Hinting("give --url, --header and --transport, or a command, --env and --cwd")
@@ -81,11 +82,46 @@ func edited(s catalog.Server, in api.EditServer) (catalog.Server, error) {
 		return s, fault.New(fault.Invalid, "edit-wrong-kind").Saying("%s is a program: it has no headers and no transport", s.Name).
 			Hinting("use --env, or give --url to turn it into a URL")
 	case forStdio:
+		if err := bound(s.Name, "variable", in.Env, variablesOf(s.Stdio)); err != nil {
+			return s, err
+		}
 		s.Stdio, s.HTTP = editedStdio(s.Stdio, in), nil
 	case forHTTP:
+		if err := bound(s.Name, "header", in.Headers, headersOf(s.HTTP)); err != nil {
+			return s, err
+		}
 		s.HTTP, s.Stdio = editedHTTP(s.HTTP, in), nil
 	}
 	return s, nil
+}
+
+// bound fails when a change takes away what the entry does not have: the name is misspelled.
+func bound(server, what string, changes map[string]*catalog.Binding, names []string) error {
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		if changes[name] != nil || slices.Contains(names, name) {
+			continue
+		}
+		f := fault.New(fault.NotFound, "binding-unknown").Saying("%s has no %s %s", server, what, name)
+		if near := catalog.Nearest(name, names); near != "" {
+			return f.Hinting("did you mean %s?", near)
+		}
+		return f.Hinting("`mcpx server show %s` shows what it has", server)
+	}
+	return nil
+}
+
+func variablesOf(b *catalog.Stdio) []string {
+	if b == nil {
+		return nil
+	}
+	return append(slices.Sorted(maps.Keys(b.Env)), b.EnvPass...)
+}
+
+func headersOf(b *catalog.HTTP) []string {
+	if b == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(b.Headers))
 }
 
 // editedStdio changes a copy: the old entry is still in use.
@@ -99,6 +135,15 @@ func editedStdio(old *catalog.Stdio, in api.EditServer) *catalog.Stdio {
 	}
 	set(&next.Cwd, in.Cwd)
 	next.Env = rebound(next.Env, in.Env)
+	next.EnvPass = slices.DeleteFunc(slices.Clone(next.EnvPass), func(name string) bool {
+		b, changed := in.Env[name]
+		return changed && b == nil
+	})
+	for _, name := range in.EnvPass {
+		if !slices.Contains(next.EnvPass, name) {
+			next.EnvPass = append(next.EnvPass, name)
+		}
+	}
 	return &next
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
@@ -43,7 +44,17 @@ func (c *Control) ImportServers(ctx context.Context, in api.ImportServers) (api.
 		return nil
 	}
 	if in.DryRun {
-		return report, c.cfg.DB.View(ctx, func(r store.Reader) error { return plan(r) })
+		err := c.cfg.DB.View(ctx, func(r store.Reader) error { return plan(r) })
+		for i := range report.Entries {
+			if report.Entries[i].Outcome == api.ImportCreated {
+				report.Entries[i].Outcome = api.ImportWouldCreate
+			}
+		}
+		if err != nil {
+			return api.ImportReport{}, err
+		}
+		c.missing(ctx, create, &report)
+		return report, nil
 	}
 	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
 		if err := plan(tx); err != nil {
@@ -56,7 +67,27 @@ func (c *Control) ImportServers(ctx context.Context, in api.ImportServers) (api.
 		}
 		return nil
 	})
-	return report, err
+	if err != nil {
+		return api.ImportReport{}, err
+	}
+	c.missing(ctx, create, &report)
+	return report, nil
+}
+
+// missing notes which new entries have a command that cannot be found. They are imported all the same: the file is of
+// another program, and the command may be installed later. URLs are not tried, since each may take seconds.
+func (c *Control) missing(ctx context.Context, created []catalog.Server, report *api.ImportReport) {
+	for _, s := range created {
+		if s.Stdio == nil || s.Lifecycle == catalog.Disabled {
+			continue
+		}
+		err := c.cfg.Reach(ctx, s)
+		if err == nil {
+			continue
+		}
+		i := slices.IndexFunc(report.Entries, func(e api.ImportEntry) bool { return e.Name == s.Name })
+		report.Entries[i].Notes = append(report.Entries[i].Notes, "it cannot be started yet: "+fault.From(err).Error())
+	}
 }
 
 // judge says what an import does with one entry. Names are those of earlier entries of the same import. The error is
@@ -73,7 +104,7 @@ func (c *Control) judge(ctx context.Context, r catalog.Reader, s catalog.Server,
 		s.Sharing = catalog.ShareSession // sharing with everybody needs a yes for each server
 	}
 	entry := api.ImportEntry{Name: s.Name}
-	err := catalog.Validate(s)
+	err := valid(s)
 	if err == nil {
 		err = c.foreign(s)
 	}

@@ -14,6 +14,7 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
+	"mcpx/internal/secret"
 	"mcpx/internal/store"
 )
 
@@ -48,7 +49,7 @@ func (c *Control) AddServer(ctx context.Context, in api.AddServer) (api.Server, 
 	if s.Sharing == "" {
 		s.Sharing = catalog.ShareSession
 	}
-	if err := catalog.Validate(s); err != nil {
+	if err := valid(s); err != nil {
 		return api.Server{}, err
 	}
 	if err := c.foreign(s); err != nil {
@@ -76,6 +77,33 @@ func (c *Control) AddServer(ctx context.Context, in api.AddServer) (api.Server, 
 		return api.Server{}, err
 	}
 	return c.after(ctx, s.Name)
+}
+
+// valid says what is wrong with an entry, its references included: one that can never be resolved is refused now, and
+// not at the first call.
+func valid(s catalog.Server) error {
+	if err := catalog.Validate(s); err != nil {
+		return err
+	}
+	what, bindings := "variable", map[string]catalog.Binding{}
+	if s.Stdio != nil {
+		bindings = s.Stdio.Env
+	} else {
+		what, bindings = "header", s.HTTP.Headers
+	}
+	for _, name := range slices.Sorted(maps.Keys(bindings)) {
+		refs, err := bindings[name].Refs()
+		if err != nil {
+			return err
+		}
+		for _, ref := range refs {
+			if _, err := secret.ParseRef(ref); err != nil {
+				f := fault.From(err)
+				return f.Saying("%s %s: %s", what, name, f.Message)
+			}
+		}
+	}
+	return nil
 }
 
 // after shows an entry as the answer to the operation that wrote it.
@@ -203,11 +231,25 @@ func (c *Control) RestartServer(ctx context.Context, in api.ServerRef) (api.Done
 }
 
 func notRouted(s api.Server) error {
-	f := fault.New(fault.Conflict, "server-not-routed").Saying("the server %s is not in use: %s", s.Name, strings.Join(s.Reasons, ", "))
+	f := fault.New(fault.Conflict, "server-not-routed").Saying("the server %s is not in use: %s", s.Name, strings.Join(words(s.Reasons), ", "))
 	if s.Lifecycle == catalog.Disabled {
 		return f.Hinting("enable it with `mcpx server enable %s`", s.Name)
 	}
 	return f.Hinting("see `mcpx server show %s`", s.Name)
+}
+
+// reasons are the words for people of the reasons why an entry is not routed.
+var reasons = map[string]string{
+	"lifecycle-disabled": "it is disabled", "review-pending": "nobody has agreed to it yet",
+	"review-rejected": "it was rejected", "review-quarantined": "it is in quarantine",
+}
+
+func words(codes []string) []string {
+	out := make([]string, 0, len(codes))
+	for _, code := range codes {
+		out = append(out, reasons[code])
+	}
+	return out
 }
 
 // find reads one entry of the catalog; an unknown name is an error with the nearest one.
