@@ -3,8 +3,10 @@ package catalog
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -126,7 +128,7 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 	case '"':
 		return json.Unmarshal(data, (*string)(s))
 	case '{', '[', 'n':
-		return fmt.Errorf("want a text")
+		return errors.New("a variable or a header is null, a list or an object, want a text")
 	}
 	*s = scalar(data)
 	return nil
@@ -171,11 +173,20 @@ func (e *entryReader) server(data []byte) (Server, error) {
 func (e *entryReader) read(data []byte) (rawEntry, error) {
 	var r rawEntry
 	shape := func(err error) error {
-		field := ""
-		if t, ok := err.(*json.UnmarshalTypeError); ok { //nolint:errorlint // encoding/json returns it unwrapped
-			field = " (" + t.Field + ")"
+		t, ok := errors.AsType[*json.UnmarshalTypeError](err)
+		var text string
+		switch {
+		case !ok:
+			text = err.Error()
+		case t.Field == "":
+			text = "it is " + article(t.Value) + ", want an object"
+		default:
+			text = "the field " + t.Field + " is or holds " + article(t.Value) + ", want " + wanted(t.Type)
 		}
-		return e.bad("import-shape", "a field has the wrong type%s", field).Hinting("correct it in the file and import again")
+		return e.bad("import-shape", "%s", text).Hinting("correct it in the file and import again")
+	}
+	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
+		return r, shape(&json.UnmarshalTypeError{Value: "null"})
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
 		return r, shape(err)
@@ -192,6 +203,35 @@ func (e *entryReader) read(data []byte) (rawEntry, error) {
 	}
 	r.transportType = r.Type
 	return r, nil
+}
+
+// article is the word of encoding/json for a JSON value, as part of a sentence.
+func article(value string) string {
+	word, _, _ := strings.Cut(value, " ") // a number comes with its digits
+	switch word {
+	case "string":
+		return "a text"
+	case "bool":
+		return "true or false"
+	case "null":
+		return "null"
+	case "array", "object":
+		return "an " + word
+	}
+	return "a " + word
+}
+
+// wanted says what a field of an entry must be.
+func wanted(t reflect.Type) string {
+	switch t.Kind() { //nolint:exhaustive // rawEntry has no others
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list of texts"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return "a text"
 }
 
 func firstOf(values ...string) string {
@@ -255,7 +295,13 @@ func (e *entryReader) stdio(s *Server, r rawEntry) error {
 	s.Stdio = &Stdio{Args: r.Args, Cwd: r.Cwd, Env: map[string]Binding{}}
 	var argv []string
 	if err := json.Unmarshal(r.Command, &s.Stdio.Command); err != nil {
-		if err := json.Unmarshal(r.Command, &argv); err != nil || len(argv) == 0 {
+		var wrong *json.UnmarshalTypeError
+		switch err := json.Unmarshal(r.Command, &argv); {
+		case errors.As(err, &wrong) && wrong.Type.Kind() == reflect.Slice:
+			return e.bad("import-shape", "the field command is %s, want a text", article(wrong.Value)).Hinting("correct it in the file and import again")
+		case wrong != nil:
+			return e.bad("import-shape", "the field command holds %s, want texts", article(wrong.Value)).Hinting("correct it in the file and import again")
+		case err != nil || len(argv) == 0:
 			return e.bad("import-incomplete", "it has neither a command nor a URL").Hinting("add one of them in the file")
 		}
 		s.Stdio.Command, s.Stdio.Args = argv[0], append(argv[1:], r.Args...)
@@ -318,11 +364,22 @@ func (e *entryReader) binding(what, name, variable, value string) (Binding, erro
 		return Binding{Literal: value}, nil
 	}
 	ref := "env:" + variable
-	e.note("value-not-imported", "%s looks like a secret, so its value stays where it is: set %s for the daemon", what, variable)
+	// How a value reaches the daemon is not obvious: it has the environment of whoever started it.
+	e.note("value-not-imported", "%s looks like a secret, so its value stays where it is. The server gets it from the variable %s of the daemon: "+
+		"set that where you run `mcpx daemon start` or `restart`%s", what, variable, e.elsewhere(variable, what))
 	if m := scheme.FindStringSubmatch(value); m != nil {
 		return Binding{Template: m[1] + " {" + ref + "}"}, nil
 	}
 	return Binding{Ref: ref}, nil
+}
+
+// elsewhere is the other way to give a value: a file.
+func (e *entryReader) elsewhere(name, what string) string {
+	server := SafeName(e.imported.Name)
+	if strings.HasPrefix(what, "header ") {
+		return ""
+	}
+	return fmt.Sprintf(", or keep it in a file: `mcpx server edit %s --env-from %s=file:/PATH`", server, name)
 }
 
 func (e *entryReader) templated(what, value string) (Binding, error) {

@@ -81,8 +81,14 @@ func SafeName(name string) string {
 		return '-'
 	}, name)
 	safe = safe[:min(len(safe), maxName)]
-	if strings.Trim(safe, "-.") == "" || safe == reserved {
-		return "server-" + strings.Trim(safe, ".-")
+	if safe != name { // what was repaired does not begin or end with what stands for something else
+		safe = strings.Trim(safe, "-.")
+	}
+	switch {
+	case strings.Trim(safe, "-.") == "":
+		return "server"
+	case safe == reserved:
+		return "server-" + safe
 	}
 	return safe
 }

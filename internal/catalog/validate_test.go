@@ -144,6 +144,16 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
+func TestSafeName(t *testing.T) {
+	for name, want := range map[string]string{
+		"fs": "fs", "-fs-": "-fs-", "@scope/fs": "scope-fs", "files (mine)": "files--mine", "": "server", "é": "server", "mcp_hub": "server-mcp_hub",
+	} {
+		if got := SafeName(name); got != want {
+			t.Errorf("SafeName(%q) is %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestSafeNameIsValid(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "mcp_hub", "a/b", "größe", strings.Repeat("ä", 200), "-.-", "a\x00b", "ok"} {
 		if err := ValidName(SafeName(name)); err != nil {
