@@ -255,10 +255,9 @@ func (g *gathering) next() {
 
 // holds reports whether the call is still the one that the client waits for.
 func (x *Session) holds(c *call) bool {
-	idKey, _ := rpc.IDKey(c.id)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.calls[idKey] == c
+	return x.calls[c.idKey] == c
 }
 
 // notifyBridged takes a notification of a bridged client. Only initialized means something: the upstream listen that

@@ -23,6 +23,8 @@ type call struct {
 	id     []byte // the client's raw id; nil for the gateway's own requests
 	token  []byte // the client's raw progress token, nil for none
 	upID   []byte // the raw id that the backend sees
+	idKey  string // comparison key of id, set for calls of legacy sessions
+	upKey  string // comparison key of upID, set when the call is registered
 	upTok  string // comparison key of the progress token that the backend sees, "" for none
 	owner  owner  // whose call it is, for attribution; never nil
 	stream *Stream

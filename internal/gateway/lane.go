@@ -102,8 +102,10 @@ func (l *lane) registerLocked(c *call) {
 	c.lane, c.ref = l, l.refs.Add(1)
 	c.mu.Unlock()
 	c.out.Ref = c.ref
-	idKey, _ := rpc.IDKey(c.upID)
-	l.calls[idKey] = c
+	if c.upKey == "" {
+		c.upKey, _ = rpc.IDKey(c.upID)
+	}
+	l.calls[c.upKey] = c
 	l.byRef[c.ref] = c
 	if c.upTok != "" {
 		l.tokens[c.upTok] = c
@@ -154,9 +156,8 @@ func (l *lane) unqueue(c *call) bool {
 }
 
 func (l *lane) removeLocked(c *call) {
-	idKey, _ := rpc.IDKey(c.upID)
-	if l.calls[idKey] == c {
-		delete(l.calls, idKey)
+	if l.calls[c.upKey] == c {
+		delete(l.calls, c.upKey)
 	}
 	delete(l.byRef, c.ref)
 	if c.upTok != "" && l.tokens[c.upTok] == c {

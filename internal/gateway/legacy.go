@@ -65,14 +65,17 @@ func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message)
 	if len(edits) > 0 {
 		body = rpc.Splice(body, edits...)
 	}
-	c.out = Outbound{Body: body, Kind: rpc.Request, Method: method, Version: x.upVersion(), Tag: []byte(x.short)}
-	idKey, _ := rpc.IDKey(id)
+	c.out = Outbound{Body: body, Kind: rpc.Request, Method: method, Version: x.upVersion(), Tag: x.tag}
+	c.idKey, _ = rpc.IDKey(id)
+	if len(edits) == 0 {
+		c.upKey = c.idKey
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.calls[idKey] != nil {
+	if x.calls[c.idKey] != nil {
 		return nil
 	}
-	x.calls[idKey] = c
+	x.calls[c.idKey] = c
 	return c
 }
 
@@ -121,10 +124,9 @@ func withID(body []byte, m rpc.Message, id []byte) []byte {
 }
 
 func (x *Session) done(c *call) {
-	idKey, _ := rpc.IDKey(c.id)
 	x.mu.Lock()
-	if x.calls[idKey] == c {
-		delete(x.calls, idKey)
+	if x.calls[c.idKey] == c {
+		delete(x.calls, c.idKey)
 	}
 	x.used = x.srv.g.now()
 	x.mu.Unlock()

@@ -145,6 +145,12 @@ func modernPeer(t *testing.T, rest func(l *peerLink, m Outbound, msg rpc.Message
 
 func newRig(t *testing.T, p *peer, edit func(*catalog.Server)) *Server {
 	t.Helper()
+	return rigOf(t, p, edit)
+}
+
+// rigOf is a gateway with one server on a backend.
+func rigOf(t testing.TB, p Backend, edit func(*catalog.Server)) *Server {
+	t.Helper()
 	g, err := New(Config{
 		Stdio: p, HTTP: p, Now: time.Now, Random: rand.Reader, Log: slog.New(slog.DiscardHandler), Epoch: 7, Version: "test",
 		Resolve: func(context.Context, catalog.Server, Caller) (Resolved, error) { return Resolved{}, nil },
@@ -181,7 +187,7 @@ var owner1 = Caller{Principal: "owner"}
 const allCaps = `{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"roots":{}}`
 
 // initialize opens a session with the given raw capabilities and version.
-func initialize(t *testing.T, s *Server, version, caps string) *Session {
+func initialize(t testing.TB, s *Server, version, caps string) *Session {
 	t.Helper()
 	body := []byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + version + `","capabilities":` + caps + `,"clientInfo":{"name":"c","version":"1"}}}`)
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
@@ -195,7 +201,7 @@ func initialize(t *testing.T, s *Server, version, caps string) *Session {
 	return x
 }
 
-func scan(t *testing.T, body []byte) rpc.Message {
+func scan(t testing.TB, body []byte) rpc.Message {
 	t.Helper()
 	m, err := rpc.Scan(body)
 	if err != nil {

@@ -36,6 +36,7 @@ type Session struct {
 	srv     *Server
 	caller  Caller
 	short   string
+	tag     []byte // short as it goes into the journal; nobody changes it
 	body    []byte // the client's initialize request
 	first   []byte // the backend's answer to it, on an exclusive lane
 	params  []byte // its raw params
@@ -110,7 +111,7 @@ func (s *Server) newSession(body []byte, m rpc.Message, c Caller) *Session {
 	_, _ = h.Write([]byte(secret)) // never fails
 	short := (strconv.FormatUint(h.Sum64(), 36) + "000000000000")[:shortKeyLen]
 	x := &Session{
-		ID: secret, srv: s, caller: c, short: short, body: body, params: m.Params.Of(body), level: -1, used: s.g.now(),
+		ID: secret, srv: s, caller: c, short: short, tag: []byte(short), body: body, params: m.Params.Of(body), level: -1, used: s.g.now(),
 		get: newStream(standaloneID, true), calls: map[string]*call{}, asks: map[string]*ask{}, streams: map[string]*Stream{}, subs: map[string]bool{},
 	}
 	x.caps = capsOf(rpc.Find(body, m.Params, "capabilities").Of(body))
