@@ -126,7 +126,7 @@ type EditServer struct {
 	Notes     *string                     `json:"notes,omitempty"`
 	Command   []string                    `json:"command,omitempty"` // the whole argv
 	Cwd       *string                     `json:"cwd,omitempty"`
-	Env       map[string]*catalog.Binding `json:"env,omitempty"` // null removes the variable, also one of env_pass
+	Env       map[string]*catalog.Binding `json:"env,omitempty"`      // null removes the variable, also one of env_pass
 	EnvPass   []string                    `json:"env_pass,omitempty"` // more variables that `mcpx connect --pass` may hand on
 	URL       *string                     `json:"url,omitempty"`
 	Headers   map[string]*catalog.Binding `json:"headers,omitempty"` // null removes the header

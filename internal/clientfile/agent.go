@@ -26,6 +26,23 @@ const (
 	OpenCode Agent = "opencode"
 )
 
+// Title is the name of an agent as people spell it.
+func (a Agent) Title() string {
+	switch a {
+	case Claude:
+		return "Claude Code"
+	case Codex:
+		return "Codex"
+	case Gemini:
+		return "Gemini CLI"
+	case Cline:
+		return "Cline"
+	case OpenCode:
+		return "OpenCode"
+	}
+	return string(a)
+}
+
 // Agents lists all agents, in the order in which their servers are shown.
 func Agents() []Agent { return []Agent{Claude, Codex, Gemini, Cline, OpenCode} }
 

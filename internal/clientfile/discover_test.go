@@ -280,6 +280,9 @@ env_vars = ["PASSED", "NOT_SET"]
 [mcp_servers.off]
 command = "x"
 enabled = false
+[mcp_servers.c7]
+command = "npx"
+args = ["-y", "@upstash/context7-mcp"]
 [mcp_servers.gh]
 url = "https://gh/mcp"
 bearer_token_env_var = "TOK"
@@ -315,8 +318,10 @@ bearer_token_env_var = "TOK"
 		}
 		return s
 	}
+	context7 := stdio(nil, "npx", "-y", "@upstash/context7-mcp")
+	context7.Aliases = []string{"c7"} // the other name of an equal entry
 	want := map[string]offer{
-		"context7":           {[]Agent{Claude, Codex}, stdio(nil, "npx", "-y", "@upstash/context7-mcp")},
+		"context7":           {[]Agent{Claude, Codex, Codex}, context7},
 		"docs":               {[]Agent{Claude}, stdio(map[string]string{"TOKEN": "hunter2-raw"}, "npx", "docs")},
 		"docs-codex":         {[]Agent{Codex}, stdio(map[string]string{"PASSED": "hunter2-passed"}, "npx", "other-docs")},
 		"h-claude_code":      {[]Agent{Claude}, http("https://h/mcp", map[string]string{"Authorization": "Bearer hunter2-token", "X-Org": "acme"})},
@@ -335,7 +340,7 @@ bearer_token_env_var = "TOK"
 			t.Errorf("%s is skipped without a reason to act on: %v", s.Name, s.Err)
 		}
 	}
-	wantCodes := map[string]string{"hub": "entry-routed", "ws": "entry-unsupported", "broken": "entry-broken", "unset": "credential-missing"}
+	wantCodes := map[string]string{"hub": "entry-routed", "ws": "entry-unsupported", "broken": "entry-broken", "unset": "credential-missing", "off": "entry-disabled"}
 	if d := cmp.Diff(wantCodes, codes); d != "" {
 		t.Errorf("skipped (-want +got):\n%s", d)
 	}

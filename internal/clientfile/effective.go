@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
 	"mcpx/internal/secret"
 )
 
@@ -82,6 +83,7 @@ type Offer struct {
 	Name    string   // unique among the offers, valid in a URL path
 	Agents  []Agent  // whose entries it comes from
 	Entries []string // the names of the entries there, in the same order
+	Aliases []string // other names of the entries, as far as they are free: the server has them too
 	Run     Runnable
 }
 
@@ -90,6 +92,15 @@ type Skipped struct {
 	Agent Agent
 	Name  string
 	Err   error // *fault.Error
+}
+
+// disabled is the reason why an entry that is off is not offered.
+func disabled(e Entry) *fault.Error {
+	f := fault.New(fault.Conflict, "entry-disabled")
+	if hasGate(e) {
+		return f.Saying("%s: nobody has agreed to it there yet", e.Name).Hinting("start %s in this directory and allow it", e.agent.Title())
+	}
+	return f.Saying("%s: it is disabled there", e.Name).Hinting("enable it in %s", e.agent.Title())
 }
 
 // Offers makes the entries that are on runnable, joins equal ones and gives each a name. Taken names are those of the
@@ -101,6 +112,7 @@ func (s System) Offers(entries []Entry, taken []string) (offers []Offer, skipped
 	}
 	for _, e := range entries {
 		if !e.Enabled {
+			skipped = append(skipped, Skipped{Agent: e.agent, Name: e.Name, Err: disabled(e)})
 			continue
 		}
 		run, err := s.Runnable(e)
@@ -115,6 +127,10 @@ func (s System) Offers(entries []Entry, taken []string) (offers []Offer, skipped
 			run.server.Name = name
 			offers = append(offers, Offer{Name: name, Run: run})
 			i = len(offers) - 1
+		} else if name := run.server.Name; !used[name] {
+			used[name] = true
+			offers[i].Aliases = append(offers[i].Aliases, name)
+			offers[i].Run.server.Aliases = offers[i].Aliases
 		}
 		offers[i].Agents = append(offers[i].Agents, e.agent)
 		offers[i].Entries = append(offers[i].Entries, e.Name)
@@ -125,7 +141,7 @@ func (s System) Offers(entries []Entry, taken []string) (offers []Offer, skipped
 
 // sameServer compares definitions, values included, but not names.
 func sameServer(a, b catalog.Server) bool {
-	a.Name, b.Name = "", ""
+	a.Name, b.Name, a.Aliases, b.Aliases = "", "", nil, nil
 	return catalog.Revision([]catalog.Server{a}) == catalog.Revision([]catalog.Server{b})
 }
 

@@ -37,7 +37,7 @@ func (s System) Runnable(e Entry) (Runnable, error) {
 	}
 	switch {
 	case e.def == nil || e.def.transport == "":
-		return Runnable{}, no(fault.Invalid, "entry-broken", "the entry of %s is not complete", e.agent).
+		return Runnable{}, no(fault.Invalid, "entry-broken", "the entry of %s is not complete", e.agent.Title()).
 			Hinting("correct it in the agent's own settings")
 	case e.Routed != nil:
 		return Runnable{}, no(fault.Conflict, "entry-routed", "the entry goes through mcpx already").

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -176,6 +177,7 @@ func (c *Control) entries(ctx context.Context) ([]catalog.Server, error) {
 	}
 	for _, s := range c.cfg.Overlay {
 		if !taken[s.Name] {
+			s.Aliases = slices.DeleteFunc(slices.Clone(s.Aliases), func(alias string) bool { return taken[alias] })
 			all = append(all, s)
 		}
 	}

@@ -434,7 +434,10 @@ func TestOverlay(t *testing.T) {
 		s.Stdio.Env = map[string]catalog.Binding{"TOKEN": {Literal: token}}
 		return s
 	}
-	b, ctx := newBench(t, offered("srv_1", "github", "hunter22"), offered("srv_2", "mine", "hunter33"))
+	github := offered("srv_1", "github", "hunter22")
+	github.Aliases = []string{"hub"}
+	github.Stdio = &catalog.Stdio{Command: "npx", Args: []string{"-y", "@upstash/context7-mcp"}, Env: github.Stdio.Env}
+	b, ctx := newBench(t, github, offered("srv_2", "mine", "hunter33"))
 	got, err := b.Server(ctx, api.ServerRef{Name: "github"})
 	if err != nil || !got.Overlay || !got.Routable {
 		t.Fatalf("%+v, %v", got, err)
@@ -449,7 +452,17 @@ func TestOverlay(t *testing.T) {
 		t.Error("the gateway needs the value:", diff)
 	}
 
-	// What a person adds under the same name wins.
+	if len(got.Advice) != 0 {
+		t.Errorf("advice for what cannot be changed: %v", got.Advice)
+	}
+	_, err = b.RemoveServer(ctx, api.ServerRef{Name: "hub"})
+	refused(t, err, fault.Conflict, "server-overlay", "mcpx up")
+
+	// What a person adds under the same name wins, under the same alias too.
+	b.add(ctx, t, stdio("hub", "z"))
+	if aliases := b.gateway.applied[1].Aliases; len(aliases) != 0 {
+		t.Errorf("two servers have a name: %v", aliases)
+	}
 	b.add(ctx, t, stdio("mine", "y"))
 	if got, err := b.Server(ctx, api.ServerRef{Name: "mine"}); err != nil || got.Overlay || got.Stdio.Command != "y" {
 		t.Errorf("%+v, %v", got.Server, err)

@@ -258,8 +258,8 @@ func (c *Control) find(ctx context.Context, r catalog.Reader, name string) (cata
 	if fault.KindOf(err) != fault.NotFound {
 		return s, err
 	}
-	if _, ok := c.overlay[name]; ok {
-		return s, fault.New(fault.Conflict, "server-overlay").Saying("the server %s comes from an agent's configuration and lives only while `mcpx up` runs", name).
+	if c.offered(name) {
+		return s, fault.New(fault.Conflict, "server-overlay").Saying("the server %s is offered by `mcpx up` and lives only while that runs", name).
 			Hinting("add it to the catalog with `mcpx server add`, then it can be changed")
 	}
 	all, listErr := catalog.All(ctx, r)
@@ -267,6 +267,16 @@ func (c *Control) find(ctx context.Context, r catalog.Reader, name string) (cata
 		return s, listErr
 	}
 	return s, c.unknown(name, all)
+}
+
+// offered says whether a name or an alias is one of the overlay.
+func (c *Control) offered(name string) bool {
+	for own, s := range c.overlay {
+		if own == name || slices.Contains(s.Aliases, name) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Control) unknown(name string, all []catalog.Server) error {
@@ -333,7 +343,9 @@ func (c *Control) describe(s catalog.Server, live map[string]gateway.ServerStatu
 	if v.Status.Name == "" { // not known to the gateway yet
 		v.Status = gateway.ServerStatus{Name: s.Name, Sharing: string(s.Sharing), Direct: s.Direct, State: gateway.Idle}
 	}
-	v.Advice = advice(s, v.Status)
+	if !v.Overlay { // what is offered for one run cannot be changed
+		v.Advice = advice(s, v.Status)
+	}
 	return v
 }
 

@@ -120,7 +120,7 @@ func explain(server string, err error) error {
 			Hinting("it may have run: look before you repeat it. See `mcpx server logs %s`", server)
 	case -31901, -31905:
 		return fault.New(fault.Unavailable, "server-unavailable").Saying("%s", e.Message).
-			Hinting("see `mcpx server logs %s`, `mcpx ps`", server).Retrying(fault.AfterWait)
+			Hinting("see `mcpx server logs %s`; `mcpx server restart %s` tries again at once", server, server).Retrying(fault.AfterWait)
 	case -31907:
 		return fault.New(fault.Busy, "server-busy").Saying("%s", e.Message).Retrying(fault.AfterWait)
 	}

@@ -100,6 +100,14 @@ func (d *Daemon) home() string {
 	return os.TempDir()
 }
 
+// Startable says why the command of a server cannot be found, or nil. Remote servers are not tried.
+func (d *Daemon) Startable(ctx context.Context, s catalog.Server) error {
+	if s.Stdio == nil {
+		return nil
+	}
+	return d.reach(ctx, s)
+}
+
 // dialWithin bounds the look whether a URL answers.
 const dialWithin = 3 * time.Second
 

@@ -155,7 +155,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	d.about = api.Daemon{
 		Pid: me.Pid, Started: me.Started, Version: c.Version, Level: api.Level, Epoch: uint64(epoch),
 		Listener: address, ListenFlag: c.Listen != "", Base: "http://" + address, Socket: c.Paths.Socket(), Home: filepath.Dir(c.Paths.State),
-		Detached: c.LogFile != "", LogFile: c.LogFile,
+		Detached: c.LogFile != "", LogFile: c.LogFile, Up: len(c.Overlay.Servers) > 0,
 	}
 	tails := telemetry.NewTails(c.Now, d.redact.Text)
 	if d.gateway, err = d.newGateway(epoch, tails); err != nil {

@@ -126,6 +126,43 @@ func TestStartFailsWhole(t *testing.T) {
 	run(t, c) // each failed start gave lock, port and socket back
 }
 
+func TestRehearse(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	taken := busy.Addr().String()
+	for _, c := range []struct{ name, listen, running, file, code string }{
+		{"any port", "", "", "", ""},
+		{"taken", taken, "", "", "port-in-use"},
+		{"taken by the one that ends", taken, taken, "", ""},
+		{"taken by the one that ends, as a name", strings.Replace(taken, "127.0.0.1", "localhost", 1), taken, "", ""},
+		{"of another machine", "192.0.2.1:1", "", "", "setting-invalid"},
+		{"a broken file", "", "127.0.0.1:1", "[listener", "settings-broken"},
+	} {
+		cfg := config(t)
+		if c.file != "" {
+			if err := os.MkdirAll(cfg.Paths.Config, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(cfg.Paths.Settings(), []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := Rehearse(cfg.Paths, cfg.Getenv, c.listen, c.running)
+		if (err == nil) != (c.code == "") || err != nil && fault.From(err).Code != c.code {
+			t.Errorf("%s: %v, want code %q", c.name, err, c.code)
+		}
+		if _, err := os.Stat(cfg.Paths.State); err == nil {
+			t.Errorf("%s: a rehearsal wrote", c.name)
+		}
+	}
+	if err := CheckListen("30000"); fault.From(err).Code != "setting-invalid" {
+		t.Errorf("an address without a host: %v", err)
+	}
+}
+
 func TestAskStop(t *testing.T) {
 	c := config(t)
 	d := run(t, c)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"mcpx/internal/api"
@@ -26,10 +27,65 @@ func listenLoopback(address string) (net.Listener, error) {
 	}
 	holder := "another process"
 	if pid, name, ok := process.PortHolder(address); ok {
-		holder = fmt.Sprintf("%s (pid %d)", name, pid)
+		holder = fmt.Sprintf("%s (pid %d)%s", name, pid, homeOf(pid, name))
 	}
 	return nil, fault.New(fault.Unavailable, "port-in-use").Saying("%s is in use by %s", address, holder).
-		Hinting("stop it, or choose another port with --listen 127.0.0.1:PORT (to keep it, set listener.address in mcpx.toml)")
+		Hinting("stop it, or choose another port: `mcpx daemon start --listen 127.0.0.1:PORT`, port 0 for any free one (to keep it, set listener.address in mcpx.toml)")
+}
+
+// homeOf says whose daemon holds a port when it is another mcpx, as far as the system shows its environment.
+func homeOf(pid int, name string) string {
+	if name != "mcpx" {
+		return ""
+	}
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return "" // of another user, gone, or another system
+	}
+	variables := map[string]string{}
+	for pair := range strings.SplitSeq(string(environ), "\x00") {
+		if name, value, ok := strings.Cut(pair, "="); ok {
+			variables[name] = value
+		}
+	}
+	if home := variables["MCPX_HOME"]; home != "" {
+		return " of MCPX_HOME=" + home
+	}
+	return " without MCPX_HOME"
+}
+
+// Rehearse says why a daemon with the flag listen ("" none) could not start in the place of the one that has the address
+// running ("" none). It changes nothing.
+func Rehearse(paths api.Paths, getenv func(string) string, listen, running string) error {
+	settings, err := LoadSettings(paths.Settings(), getenv)
+	if err != nil {
+		return err
+	}
+	if listen != "" {
+		if err := settings.Override("listener.address", "--listen", listen); err != nil {
+			return err
+		}
+	}
+	if sameAddress(settings.ListenerAddress, running) {
+		return nil // it will be free
+	}
+	l, err := listenLoopback(settings.ListenerAddress)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// CheckListen says what is wrong with the value of --listen.
+func CheckListen(address string) error {
+	return new(Settings{origin: map[string]Origin{}}).Override("listener.address", "--listen", address)
+}
+
+// sameAddress compares two addresses; localhost is the first address of its name, as for a listener.
+func sameAddress(a, b string) bool {
+	one, errOne := net.ResolveTCPAddr("tcp", a)
+	two, errTwo := net.ResolveTCPAddr("tcp", b)
+	return errOne == nil && errTwo == nil && one.Port == two.Port && one.IP.Equal(two.IP)
 }
 
 // listenSocket opens the unix socket. Only the holder of the owner lock comes here, so what lies in its place is left

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"mcpx/internal/catalog"
@@ -43,14 +44,19 @@ func Observe(getenv func(string) string, project string, taken []string, ids *id
 	}
 	offers, skipped := system.Offers(system.Effective(observed, hub), taken)
 	for _, s := range skipped {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s of %s is not offered: %s", s.Name, s.Agent, strings.TrimPrefix(fault.From(s.Err).Error(), s.Name+": ")))
+		out.Notes = append(out.Notes, fmt.Sprintf("%s of %s is not offered: %s", s.Name, s.Agent.Title(), strings.TrimPrefix(fault.From(s.Err).Error(), s.Name+": ")))
 	}
 	for _, o := range offers {
 		s := o.Run.Reveal()
 		s.ID, s.Name = ids.New(id.Server), o.Name
 		agents := make([]string, 0, len(o.Agents))
 		for _, a := range o.Agents {
-			agents = append(agents, string(a))
+			if !slices.Contains(agents, a.Title()) {
+				agents = append(agents, a.Title())
+			}
+		}
+		for _, alias := range o.Aliases {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s is the same server as %s: it has both names", alias, o.Name))
 		}
 		s.Notes = strings.Join(agents, ", ")
 		out.Servers = append(out.Servers, s)
