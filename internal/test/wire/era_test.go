@@ -258,3 +258,21 @@ func TestChangesAreTold(t *testing.T) {
 		}
 	})
 }
+
+// TestAbandonedQuestions has a modern client that never answers what a legacy server asked: the parked call waits for
+// its retry, and neither another question nor an ordinary call waits for it.
+func TestAbandonedQuestions(t *testing.T) {
+	stdioPair(t, fakemcp.Options{}, func(t *testing.T, _ *rig.Gateway, l lane) {
+		l.modern = true
+		c := l.client(t, "")
+		call := func(name string) string {
+			return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + l.params(`"name":"`+name+`","arguments":{"mark":"m"}`) + `}`
+		}
+		for range 3 {
+			if got := string(definite(t, c, call("ask"), slack, "answer")); !strings.Contains(got, "input_required") {
+				t.Errorf("want input_required, got %s", clip(got))
+			}
+			definite(t, c, call("counter"), slack, "answer")
+		}
+	})
+}
