@@ -289,7 +289,7 @@ func (a *ask) replyID() []byte {
 func (a *ask) send(body []byte, kind rpc.Kind) {
 	out := Outbound{Body: body, Kind: kind, Version: a.lane.httpVersion()}
 	if a.via != nil {
-		out.Answers = a.via.ref
+		out.Answers = a.via.number()
 	}
 	_ = a.lane.link.Send(out)
 }

@@ -55,8 +55,7 @@ type Gateway struct {
 
 	routes atomic.Pointer[map[string]*Server] // immutable snapshot, by name and alias
 
-	requests atomic.Uint64
-	posts    atomic.Uint64 // numbers modern POSTs, and questions on their way to clients
+	posts atomic.Uint64 // numbers modern POSTs, and questions on their way to clients
 
 	mu      sync.Mutex // guards servers, serialises Apply
 	servers map[string]*Server
@@ -179,8 +178,9 @@ func (g *Gateway) Status() []ServerStatus {
 func (g *Gateway) Counters() Counters {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := Counters{Requests: g.requests.Load(), MaxSessions: maxSessions}
+	c := Counters{MaxSessions: maxSessions}
 	for _, s := range g.servers {
+		c.Requests += s.requests.Load()
 		c.Late += s.late.Load()
 		c.Unmatched += s.unmatched.Load()
 		c.Dropped += s.dropped.Load()

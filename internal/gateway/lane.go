@@ -89,41 +89,55 @@ func (l *lane) dispatch(c *call) {
 		}
 		return
 	}
-	l.registerLocked(c)
+	p := l.registerLocked(c)
 	l.mu.Unlock()
-	l.send(c)
+	l.send(p)
+}
+
+// posting is a call with its message for one lane. The call itself may be on the next lane before the message of this
+// one was refused.
+type posting struct {
+	c   *call
+	out Outbound
 }
 
 // registerLocked puts the call into the tables.
-func (l *lane) registerLocked(c *call) {
+func (l *lane) registerLocked(c *call) posting {
 	now := l.srv.g.now()
 	l.lastUsed = now
 	c.mu.Lock()
-	c.lane, c.ref = l, l.refs.Add(1)
+	ref := l.refs.Add(1)
+	c.lane, c.ref = l, ref
 	c.mu.Unlock()
-	c.out.Ref = c.ref
 	if c.upKey == "" {
 		c.upKey, _ = rpc.IDKey(c.upID)
 	}
 	l.calls[c.upKey] = c
-	l.byRef[c.ref] = c
+	l.byRef[ref] = c
 	if c.upTok != "" {
 		l.tokens[c.upTok] = c
 	}
 	c.arm(now)
+	out := c.out
+	out.Ref = ref
+	return posting{c, out}
 }
 
-// send hands a registered call to the link.
-func (l *lane) send(c *call) {
+// send hands a registered call to the link. Who takes a call out of the table is the one who decides about it: a call
+// that is not there any more was taken by the end of the lane, or has ended.
+func (l *lane) send(p posting) {
+	c := p.c
 	if c.ended.Load() { // cancelled while it waited
 		l.forget(c)
 		return
 	}
-	err := l.link.Send(c.out)
+	err := l.link.Send(p.out)
 	if err == nil {
 		return
 	}
-	l.forget(c)
+	if l.take(p.out.Ref) == nil {
+		return
+	}
 	if fault.KindOf(err) == fault.Busy {
 		c.fail(trouble{class: Busy, text: err.Error(), wait: time.Second})
 		return
@@ -159,7 +173,9 @@ func (l *lane) removeLocked(c *call) {
 	if l.calls[c.upKey] == c {
 		delete(l.calls, c.upKey)
 	}
-	delete(l.byRef, c.ref)
+	if ref := c.number(); l.byRef[ref] == c {
+		delete(l.byRef, ref)
+	}
 	if c.upTok != "" && l.tokens[c.upTok] == c {
 		delete(l.tokens, c.upTok)
 	}
@@ -171,7 +187,7 @@ func (l *lane) removeLocked(c *call) {
 
 // settleLocked says what can go on after the set of calls in flight changed: waiting calls that may start, and held
 // questions that now have one possible owner.
-func (l *lane) settleLocked() (next []*call, questions []*ask) {
+func (l *lane) settleLocked() (next []posting, questions []*ask) {
 	if len(l.held) > 0 {
 		if o := l.soleOwnerLocked(); o != nil {
 			questions, l.held = l.held, nil
@@ -183,18 +199,17 @@ func (l *lane) settleLocked() (next []*call, questions []*ask) {
 	for len(l.waiting) > 0 && !l.mustWaitLocked(l.waiting[0]) {
 		c := l.waiting[0]
 		l.waiting = l.waiting[1:]
-		l.registerLocked(c)
-		next = append(next, c)
+		next = append(next, l.registerLocked(c))
 	}
 	return next, questions
 }
 
-func (l *lane) proceed(next []*call, questions []*ask) {
+func (l *lane) proceed(next []posting, questions []*ask) {
 	for _, a := range questions {
 		a.offer(nil)
 	}
-	for _, c := range next {
-		l.send(c)
+	for _, p := range next {
+		l.send(p)
 	}
 }
 
@@ -244,7 +259,8 @@ func (l *lane) withdraw(c *call, cancellation func() []byte) {
 		return
 	}
 	l.mu.Lock()
-	_, flying := l.byRef[c.ref]
+	ref := c.number()
+	flying := l.byRef[ref] == c
 	l.removeLocked(c)
 	next, questions := l.settleLocked()
 	var orphans []*ask
@@ -254,7 +270,7 @@ func (l *lane) withdraw(c *call, cancellation func() []byte) {
 		}
 	}
 	l.mu.Unlock()
-	if flying && !l.link.Abort(c.ref) {
+	if flying && !l.link.Abort(ref) {
 		_ = l.link.Send(Outbound{Body: cancellation(), Kind: rpc.Notification, Method: "notifications/cancelled", Version: l.httpVersion(), Headers: l.noteHeaders("notifications/cancelled")}) // a lost link needs none
 	}
 	if _, modern := c.owner.(*modernCall); modern {

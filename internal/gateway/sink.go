@@ -149,7 +149,7 @@ func (s laneSink) Overlong(id []byte, size int64) {
 	s.mu.Lock()
 	c := s.calls[idKey]
 	s.mu.Unlock()
-	if c == nil || s.take(c.ref) == nil {
+	if c == nil || s.take(c.number()) == nil {
 		s.srv.late.Add(1)
 		return
 	}
