@@ -47,7 +47,7 @@ type Session struct {
 	bridged bool // the backend is modern (cell L-M)
 	get     *Stream
 
-	mu      sync.Mutex // guards the fields below; taken after the server's lock and before a lane's
+	mu      sync.Mutex // guards the fields below; may be taken under the server's lock and a lane's (docs/locks.md)
 	calls   map[string]*call
 	asks    map[string]*ask
 	streams map[string]*Stream

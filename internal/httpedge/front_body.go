@@ -26,13 +26,17 @@ var (
 	noSniff  = []string{"nosniff"}
 )
 
+// trustedBody is the length up to which Content-Length is believed before the bytes are there. Many connections that
+// announce the limit and send nothing must not hold the memory for it.
+const trustedBody = 256 << 10
+
 // readBody reads the whole body. A body over the limit is refused with 413.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	if r.ContentLength > maxBody {
 		tooLarge(w)
 		return nil, false
 	}
-	if n := r.ContentLength; n >= 0 {
+	if n := r.ContentLength; n >= 0 && n <= trustedBody {
 		body := make([]byte, n)
 		if _, err := io.ReadFull(r.Body, body); err != nil {
 			refuse(w, http.StatusBadRequest, -32700, "the body ended early")
@@ -41,7 +45,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 		return body, true
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil {
+	if err != nil || r.ContentLength > int64(len(body)) {
 		refuse(w, http.StatusBadRequest, -32700, "the body ended early")
 		return nil, false
 	}
