@@ -137,16 +137,16 @@ func TestParseImportOneBadEntry(t *testing.T) {
 
 func TestParseImportSaysWhatIsWrong(t *testing.T) {
 	for entry, want := range map[string]string{
-		`{"command": 5}`:                              "e: the field command is a number, want a text",
-		`{"command": {"a": 1}}`:                       "e: the field command is an object, want a text",
-		`{"command": ["x", true]}`:                    "e: the field command holds true or false, want texts",
-		`"npx server"`:                                "e: it is a text, want an object",
-		`[]`:                                          "e: it is an array, want an object",
-		`null`:                                        "e: it is null, want an object",
-		`{"command": "x", "args": "-y"}`:              "e: the field args is or holds a text, want a list of texts",
-		`{"command": "x", "args": [1]}`:               "e: the field args is or holds a number, want a text",
-		`{"command": "x", "env": []}`:                 "e: the field env is or holds an array, want an object",
-		`{"command": "x", "env": {"A": null}}`:        "e: a variable or a header is null, a list or an object, want a text",
+		`{"command": 5}`:                       "e: the field command is a number, want a text",
+		`{"command": {"a": 1}}`:                "e: the field command is an object, want a text",
+		`{"command": ["x", true]}`:             "e: the field command holds true or false, want texts",
+		`"npx server"`:                         "e: it is a text, want an object",
+		`[]`:                                   "e: it is an array, want an object",
+		`null`:                                 "e: it is null, want an object",
+		`{"command": "x", "args": "-y"}`:       "e: the field args is or holds a text, want a list of texts",
+		`{"command": "x", "args": [1]}`:        "e: the field args is or holds a number, want a text",
+		`{"command": "x", "env": []}`:          "e: the field env is or holds an array, want an object",
+		`{"command": "x", "env": {"A": null}}`: "e: a variable or a header is null, a list or an object, want a text",
 		`{"transport": {"type": "sse", "url": false}}`: "e: the field url is or holds true or false, want a text",
 	} {
 		all, err := ParseImport([]byte(`{"mcpServers": {"e": ` + entry + `}}`))

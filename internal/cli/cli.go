@@ -50,7 +50,7 @@ func (e *Env) report(err error, asJSON bool) {
 	if !errors.As(err, new(*fault.Error)) {
 		f = fault.New(fault.Invalid, "usage").Saying("%v", err).Hinting("`mcpx -h` lists the commands")
 	}
-	_, _ = fmt.Fprintf(e.Err, "mcpx: %s\n", f.Error())
+	_, _ = fmt.Fprintf(e.Err, "mcpx: %s\n", below(plain(f.Error()), 6))
 	if f.Hint != "" {
 		_, _ = fmt.Fprintf(e.Err, "      %s\n", f.Hint)
 	}

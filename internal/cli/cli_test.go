@@ -33,6 +33,16 @@ type daemonOf struct {
 	result      api.ToolResult
 	health      api.Health
 	processes   api.ProcessPage
+	server      catalog.Server
+	imported    api.ImportReport
+}
+
+func (d *daemonOf) Server(context.Context, api.ServerRef) (api.Server, error) {
+	return api.Server{Server: d.server}, nil
+}
+
+func (d *daemonOf) ImportServers(context.Context, api.ImportServers) (api.ImportReport, error) {
+	return d.imported, nil
 }
 
 func (d *daemonOf) DaemonStatus(context.Context, api.None) (api.Daemon, error) {
@@ -127,12 +137,12 @@ func TestAddArguments(t *testing.T) {
 		},
 		{
 			[]string{
-				"server", "add", "b", "--env", "A=1=2", "--env", "EMPTY=", "--env-from", "T=env:T", "--cwd", "/tmp", "--sharing", "workspace",
+				"server", "add", "b", "--env-pass", "REGION", "--env", "A=1=2", "--env", "EMPTY=", "--env-from", "T=env:T", "--cwd", "/tmp", "--sharing", "workspace",
 				"--supervised=false", "--idle-timeout", "never", "--call-timeout", "90s", "--protocol", "legacy", "--title", "B", "--no-check", "--", "/bin/x",
 			},
 			api.AddServer{Server: catalog.Server{
 				Name: "b", Title: "B", Sharing: "workspace", Direct: true, Protocol: "legacy", Limits: catalog.Limits{Idle: -1, Call: 90 * time.Second},
-				Stdio: &catalog.Stdio{Command: "/bin/x", Args: []string{}, Cwd: "/tmp", Env: map[string]catalog.Binding{"A": {Literal: "1=2"}, "EMPTY": {}, "T": {Ref: "env:T"}}},
+				Stdio: &catalog.Stdio{Command: "/bin/x", Args: []string{}, Cwd: "/tmp", Env: map[string]catalog.Binding{"A": {Literal: "1=2"}, "EMPTY": {}, "T": {Ref: "env:T"}}, EnvPass: []string{"REGION"}},
 			}, Unchecked: true},
 		},
 		{
@@ -180,6 +190,50 @@ func TestRelativePathsBecomeAbsolute(t *testing.T) {
 	}
 }
 
+// An argument that is a path from here: so is the directory of the server, unless somebody else says.
+func TestRelativeArguments(t *testing.T) {
+	x := newTerminal(t)
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile("fake.py", nil, 0o600), os.Mkdir("sub", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--", "npx", "server-filesystem", "."}, dir},
+		{[]string{"--", "python3", "fake.py"}, dir},
+		{[]string{"--", "x", "--root=../y"}, dir},
+		{[]string{"--", "npx", "sub", "1.5", "other.py", "/tmp", "-v"}, ""},
+		{[]string{"--cwd", "/tmp", "--", "x", "."}, "/tmp"},
+		{[]string{"--sharing", "workspace", "--", "x", "."}, ""},
+	} {
+		if code := x.types(append([]string{"server", "add", "a"}, c.args...)...); code != 0 {
+			t.Fatal(x.err.String())
+		}
+		if got := x.daemon.added[len(x.daemon.added)-1].Server.Stdio.Cwd; got != c.want {
+			t.Errorf("%v starts in %q, want %q", c.args, got, c.want)
+		}
+		if said := strings.Contains(x.out.String(), "It starts in "+dir); said != (c.want == dir) {
+			t.Errorf("%v says %q", c.args, x.out.String())
+		}
+	}
+	x.daemon.server.Stdio = &catalog.Stdio{}
+	for _, want := range []string{dir, ""} {
+		if code := x.types("server", "edit", "a", "--", "x", "."); code != 0 {
+			t.Fatal(x.err.String())
+		}
+		if got := x.daemon.edited[len(x.daemon.edited)-1].Cwd; (got == nil) != (want == "") || got != nil && *got != want {
+			t.Errorf("an edited command starts in %v, want %q", got, want)
+		}
+		x.daemon.server.Stdio = &catalog.Stdio{Cwd: "/srv"} // an entry with a directory keeps it
+	}
+}
+
 func TestEditArguments(t *testing.T) {
 	x := newTerminal(t)
 	text := func(s string) *string { return &s }
@@ -188,6 +242,7 @@ func TestEditArguments(t *testing.T) {
 		args []string
 		want api.EditServer
 	}{
+		{[]string{"server", "edit", "a", "--env-pass", "A", "--env-pass", "B"}, api.EditServer{Name: "a", EnvPass: []string{"A", "B"}}},
 		{[]string{"server", "edit", "a", "--name", "b", "--title", ""}, api.EditServer{Name: "a", Rename: text("b"), Title: text("")}},
 		{
 			[]string{"server", "edit", "a", "--unset-env", "X", "--env", "Y=1", "--supervised=false", "--idle-timeout", "never", "--", "y", "z"},
@@ -216,7 +271,7 @@ func TestGlobalIsAsked(t *testing.T) {
 		answer string
 		code   int
 		added  int
-	}{{"n\n", 130, 0}, {"\n", 130, 0}, {"", 130, 0}, {"yes\n", 0, 1}, {"Y", 0, 2}} {
+	}{{"n\n", 3, 0}, {"\n", 3, 0}, {"", 3, 0}, {"yes\n", 0, 1}, {"Y", 0, 2}} {
 		x.env.In = strings.NewReader(c.answer)
 		if code := x.types("server", "add", "a", "--sharing", "global", "--", "x"); code != c.code || len(x.daemon.added) != c.added {
 			t.Errorf("answer %q: exit code %d, %d added; want %d, %d\n%s", c.answer, code, len(x.daemon.added), c.code, c.added, x.err.String())

@@ -84,6 +84,12 @@ func (e *Env) serve(ctx context.Context, a Args, detached bool, change func(*dae
 // untilStopped lets the daemon run until a signal or a caller of the API ends it. With children the servers end too, also
 // when a caller did not ask for it.
 func (e *Env) untilStopped(ctx context.Context, d *daemon.Daemon, children bool) error {
+	asked := false
+	defer func() {
+		if asked && d.About().Up {
+			e.Note("mcpx up ended: somebody ran `mcpx daemon stop`")
+		}
+	}()
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -93,9 +99,9 @@ func (e *Env) untilStopped(ctx context.Context, d *daemon.Daemon, children bool)
 		select {
 		case <-ctx.Done():
 			running = false
-		case asked := <-d.StopAsked():
-			children = children || asked
-			running = false
+		case more := <-d.StopAsked():
+			children = children || more
+			running, asked = false, true
 		case <-hangup:
 			if e.logs { // the terminal was closed
 				running = false
@@ -119,23 +125,48 @@ var daemonStart = Command{
 		var flags []string
 		if a.Given("listen") {
 			flags = []string{"--listen", a.String("listen")}
+			if err := daemon.CheckListen(a.String("listen")); err != nil {
+				return err
+			}
 		}
 		started, err := e.startDaemon(ctx, flags)
 		if err != nil {
 			return err
 		}
-		state := "started"
-		if !started {
-			state = "already_running"
+		if started {
+			return e.showDaemon(ctx, "started")
 		}
-		return e.showDaemon(ctx, state)
+		if a.Given("listen") {
+			if err := e.listensAt(ctx, a.String("listen")); err != nil {
+				return err
+			}
+		}
+		return e.showDaemon(ctx, "already_running")
 	},
+}
+
+// listensAt fails when the running daemon has another address than the one that was asked for.
+func (e *Env) listensAt(ctx context.Context, address string) error {
+	service, err := e.running(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := service.DaemonStatus(ctx, api.None{})
+	if err != nil || daemon.Serves(d.Listener, address) {
+		return err
+	}
+	f := fault.New(fault.Conflict, "daemon-elsewhere").Saying("the daemon runs already, at %s (pid %d)", d.Listener, d.Pid)
+	if d.Up {
+		return f.Hinting("it is `mcpx up` in a terminal: end it there with Ctrl-C, then start one")
+	}
+	return f.Hinting("to move it: `mcpx daemon restart --listen %s`", address)
 }
 
 // outcome is what daemon start, stop and restart print with --json.
 type outcome struct {
 	State  string      `json:"state"` // started, already_running, stopped, already_stopped, restarted
 	Daemon *api.Daemon `json:"daemon,omitempty"`
+	Ended  int         `json:"ended,omitempty"` // servers of an earlier daemon that daemon stop --children ended
 }
 
 func (e *Env) showDaemon(ctx context.Context, state string) error {
@@ -160,45 +191,53 @@ var daemonStop = Command{
 	Example: "mcpx daemon stop\nmcpx daemon stop --children",
 	Flags:   []Flag{{Name: "children", Kind: BoolFlag, Usage: "end the processes of all servers too"}},
 	Run: func(ctx context.Context, e *Env, a Args) error {
-		state, err := e.stopDaemon(ctx, a.Bool("children"))
+		state, ended, err := e.stopDaemon(ctx, a.Bool("children"))
 		if err != nil {
 			return err
 		}
-		return e.Show(outcome{State: state}, func(w io.Writer) {
-			if state == "stopped" {
+		return e.Show(outcome{State: state, Ended: ended}, func(w io.Writer) {
+			switch {
+			case state == "stopped":
 				line(w, "The daemon stopped.")
-			} else {
+			case ended == 1:
+				line(w, "No daemon was running. One server that an earlier one had left was ended.")
+			case ended > 0:
+				line(w, "No daemon was running. %d servers that an earlier one had left were ended.", ended)
+			case a.Bool("children"):
+				line(w, "No daemon was running, and no server was left.")
+			default:
 				line(w, "No daemon was running.")
 			}
 		})
 	},
 }
 
-func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, err error) {
+func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, ended int, err error) {
 	client, err := e.Daemon()
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	ctx, cancel := context.WithTimeout(e.operation(ctx), stopWithin)
 	defer cancel()
 	if _, err := client.DaemonStop(ctx, api.StopDaemon{Children: children}); !down(err) {
-		return "stopped", err
+		return "stopped", 0, err
 	}
 	if children {
 		paths, err := e.Paths()
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
-		if _, err := daemon.EndChildren(ctx, paths, e.Version, e.Now()); err != nil {
-			return "", err
+		if ended, err = daemon.EndChildren(ctx, paths, e.Version, e.Now()); err != nil {
+			return "", 0, err
 		}
 	}
-	return "already_stopped", nil
+	return "already_stopped", ended, nil
 }
 
 var daemonRestart = Command{
 	Path: "daemon restart", Short: "Stop the daemon and start it again",
-	Long: "Use it after an upgrade of mcpx or a change of a setting that waits for a restart. An address that was\n" +
+	Long: "Use it after an upgrade of mcpx or a change of a setting that waits for a restart. Settings and address are\n" +
+		"checked first: when the new daemon could not start, the old one goes on. An address that was\n" +
 		"given with --listen is kept. Clients of `mcpx connect` do not notice; HTTP clients connect again.\n" +
 		"This version ends the servers and starts them again with the next call; their in-memory state is lost.",
 	Example: "mcpx daemon restart",
@@ -208,13 +247,22 @@ var daemonRestart = Command{
 		if err != nil {
 			return err
 		}
-		var flags []string
-		if a.Given("listen") {
-			flags = []string{"--listen", a.String("listen")}
-		} else if old, err := client.DaemonStatus(ctx, api.None{}); err == nil && old.ListenFlag {
-			flags = []string{"--listen", old.Listener}
+		old, err := client.DaemonStatus(ctx, api.None{})
+		if err != nil && !away(err) {
+			return err
 		}
-		if _, err := e.stopDaemon(ctx, false); err != nil {
+		listen := a.String("listen")
+		if !a.Given("listen") && old.ListenFlag {
+			listen = old.Listener
+		}
+		if err := e.mayRestart(old, listen); err != nil {
+			return err
+		}
+		var flags []string
+		if listen != "" {
+			flags = []string{"--listen", listen}
+		}
+		if _, _, err := e.stopDaemon(ctx, false); err != nil {
 			return err
 		}
 		if _, err := e.startDaemon(ctx, flags); err != nil {
@@ -222,6 +270,26 @@ var daemonRestart = Command{
 		}
 		return e.showDaemon(ctx, "restarted")
 	},
+}
+
+// mayRestart fails when the daemon old (zero: none runs) cannot be replaced by one in the background.
+func (e *Env) mayRestart(old api.Daemon, listen string) error {
+	f := fault.New(fault.Conflict, "daemon-foreground")
+	switch {
+	case old.Up:
+		return f.Saying("the daemon is `mcpx up` (pid %d), which runs in a terminal", old.Pid).Hinting("end it there with Ctrl-C, then run it again")
+	case old.Pid != 0 && !old.Detached:
+		return f.Saying("the daemon is `mcpx serve` (pid %d), which was not started in the background", old.Pid).
+			Hinting("end it with `mcpx daemon stop`; whoever started it starts it again")
+	}
+	if _, err := telemetry.ParseLevels(e.Getenv("MCPX_LOG")); err != nil {
+		return err
+	}
+	paths, err := e.Paths()
+	if err != nil {
+		return err
+	}
+	return daemon.Rehearse(paths, e.Getenv, listen, old.Listener)
 }
 
 var daemonStatus = Command{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -55,14 +56,21 @@ func (e *Env) writeJSON(value any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(value); err != nil {
-		return fault.New(fault.Internal, "output-failed").Saying("the answer could not be written").Because(err)
+		if _, ok := errors.AsType[*json.UnsupportedValueError](err); ok {
+			return fault.New(fault.Internal, "answer-unwritable").Saying("the answer cannot be written as JSON").Because(err)
+		}
 	}
-	return nil
+	return nil // a write that failed is remembered by output
 }
 
 // Note tells the person something that is not the answer.
 func (e *Env) Note(format string, args ...any) {
-	_, _ = fmt.Fprintf(e.Err, format+"\n", args...) // nobody is left to tell when stderr is gone
+	// Nobody is left to tell when stderr is gone.
+	if e.json {
+		_ = encodeNote(e.Err, fmt.Sprintf(format, args...))
+		return
+	}
+	_, _ = fmt.Fprintf(e.Err, format+"\n", args...)
 }
 
 // Confirm asks a yes-or-no question on the terminal. Without a terminal it is an error that names the flag to use.

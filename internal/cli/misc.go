@@ -3,13 +3,19 @@ package cli
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"regexp"
 	"runtime"
+	"slices"
+	"strings"
 
 	"mcpx/internal/api"
 	"mcpx/internal/bridge"
+	"mcpx/internal/catalog"
 	"mcpx/internal/demo"
+	"mcpx/internal/fault"
 )
 
 var connect = Command{
@@ -19,10 +25,10 @@ var connect = Command{
 		"protocol and nothing else; the end of stdin ends it.",
 	Example: "mcpx connect memory\nmcpx connect --agent cline --pass GITHUB_TOKEN github",
 	Flags: []Flag{
-		{Name: "agent", Kind: StringFlag, Value: "KIND", Usage: "name of the agent, KIND, for sharing agent"},
+		{Name: "agent", Kind: StringFlag, Value: "KIND", Usage: "name of the agent, KIND, for sharing agent: any name, such as cline; agents of one name share"},
 		{Name: "cwd", Kind: StringFlag, Value: "DIR", Usage: "the agent's project DIR, for sharing workspace (default: the current directory)"},
-		{Name: "pass", Kind: StringsFlag, Value: "VAR", Usage: "hand the variable VAR of the agent on to the server; may be repeated"},
-		{Name: "no-start", Kind: BoolFlag, Usage: "do not start a daemon when none runs"},
+		{Name: "pass", Kind: StringsFlag, Value: "VAR", Usage: "hand the variable VAR of the agent on to a server that was added with --env-pass VAR; may be repeated"},
+		{Name: "no-start", Kind: BoolFlag, Usage: "do not start a daemon when none runs, wait for one: 2s at first, 30s for one that went away"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		paths, err := e.Paths()
@@ -33,17 +39,25 @@ var connect = Command{
 		if err != nil {
 			return err
 		}
+		if a.Given("agent") {
+			if err := catalog.ValidName(a.String("agent")); err != nil {
+				f := fault.From(err)
+				return fault.New(fault.Invalid, "usage").Saying("--agent: %s", strings.TrimPrefix(f.Message, "name: ")).Hinting("%s", f.Hint)
+			}
+		}
+		pass, err := e.passed(ctx, a.Pos(0), a.Strings("pass"))
+		if err != nil {
+			return err
+		}
 		c := bridge.Config{
-			Server: a.Pos(0), Agent: a.String("agent"), Cwd: cwd, Pass: map[string]string{},
+			Server: a.Pos(0), Agent: a.String("agent"), Cwd: cwd, Pass: pass,
 			Dial: func(ctx context.Context) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, "unix", paths.Socket())
 			},
 			In: e.In, Out: e.Out, Err: e.Err, Now: e.Now,
 		}
-		for _, name := range a.Strings("pass") {
-			if value := e.Getenv(name); value != "" {
-				c.Pass[name] = value
-			}
+		if e.json {
+			c.Err = notes{e}
 		}
 		if !a.Bool("no-start") {
 			c.Start = func(ctx context.Context) error {
@@ -54,6 +68,43 @@ var connect = Command{
 		return bridge.Run(ctx, c)
 	},
 }
+
+// passed are the variables that connect hands on. What cannot arrive is told here: the agent sees a server without them
+// and does not know why.
+func (e *Env) passed(ctx context.Context, server string, names []string) (map[string]string, error) {
+	values := make(map[string]string, len(names))
+	for _, name := range names {
+		switch value := e.Getenv(name); {
+		case !variableName.MatchString(name):
+			return nil, fault.New(fault.Invalid, "usage").Saying("--pass %q is no name of a variable", name).
+				Hinting("give the name alone: --pass GITHUB_TOKEN hands on its value")
+		case value == "":
+			e.Note("mcpx connect %s: --pass %s: the variable is not set here, so nothing is handed on", server, name)
+		default:
+			values[name] = value
+		}
+	}
+	if len(values) == 0 {
+		return values, nil
+	}
+	client, err := e.Daemon()
+	if err != nil {
+		return nil, err
+	}
+	s, err := client.Server(ctx, api.ServerRef{Name: server})
+	if err != nil || s.Stdio == nil {
+		return values, nil //nolint:nilerr // no daemon yet, or no such server: the bridge tells that in its own words
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(s.Stdio.EnvPass, name) {
+			e.Note("mcpx connect %s: --pass %s: the server does not take it; allow it with `mcpx server edit %s --env-pass %s`", server, name, s.Name, name)
+		}
+	}
+	return values, nil
+}
+
+// variableName is what --pass accepts.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // workspace is the project of the agent: where it started the bridge, unless a flag says otherwise.
 func workspace(flag string) (string, error) {

@@ -110,7 +110,11 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 			rows = append(rows, [2]string{name, plain(value)})
 		}
 	}
-	add("reasons", strings.Join(s.Reasons, ", "))
+	for _, reason := range s.Reasons {
+		if reason != "lifecycle-disabled" { // the state says that
+			add("reason", wordsFor(reason))
+		}
+	}
 	add("title", s.Title)
 	add("notes", s.Notes)
 	add("aliases", strings.Join(s.Aliases, ", "))
@@ -132,10 +136,13 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 	add("protocol", string(s.Protocol))
 	add("timeouts", fmt.Sprintf("start %s, call %s (at most %s), idle %s", age(limits.Start), age(limits.Call), age(limits.Max), idle))
 	add("review", string(s.Review))
-	if s.Overlay {
+	switch {
+	case s.Overlay && s.Notes == builtInNotes:
+		add("source", "built in; gone when `mcpx up` ends")
+	case s.Overlay:
 		add("source", "the configuration of an agent; gone when `mcpx up` ends")
-	} else {
-		add("source", s.Source)
+	default:
+		add("source", wordsFor(s.Source))
 	}
 	add("sessions", number(s.Status.Sessions))
 	add("in flight", number(s.Status.InFlight))
@@ -154,12 +161,26 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 		add("process", what)
 	}
 	for _, note := range s.Status.Notes {
-		add("note", note)
+		add("note", wordsFor(note))
 	}
 	for _, text := range s.Advice {
 		add("advice", text)
 	}
 	pairs(w, rows)
+}
+
+// wordsFor replaces a word for programs by one for people.
+func wordsFor(word string) string {
+	people, ok := map[string]string{
+		"operator": "you added it", "import": "imported from a file", "observed": "the configuration of an agent",
+		"review-pending": "nobody has agreed to it yet", "review-rejected": "it was rejected", "review-quarantined": "it is in quarantine",
+		"sharing-narrowed": "some callers have a process of their own, because their agent, project or account is not known",
+		"asks":             "it asks questions that do not say which call they belong to, so calls of different clients run one after the other",
+	}[word]
+	if !ok {
+		return word
+	}
+	return people
 }
 
 func orElse(text, other string) string {
@@ -222,13 +243,17 @@ var (
 
 var serverLogs = Command{
 	Path: "server logs", Short: "Show what a server wrote to stderr", Op: "server.logs", Args: "NAME", Min: 1, Max: 1, Complete: serverNames,
-	Long:    "The newest lines since the daemon started. Lines on stdout that are no messages are here too, marked.",
+	Long: "The newest lines since the daemon started. Lines on stdout that are no messages are here too, marked.\n" +
+		"With --json each line is one JSON document, with -f too: {\"time\": ..., \"text\": ...}.",
 	Example: "mcpx server logs memory\nmcpx server logs memory -f",
 	Flags: []Flag{
 		{Name: "follow", Letter: "f", Kind: BoolFlag, Usage: "stay and show new lines"},
 		{Name: "lines", Letter: "n", Kind: IntFlag, Default: api.DefaultLogLines, Usage: "how many of the newest lines"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
+		if a.Int("lines") < 1 {
+			return fault.New(fault.Invalid, "usage").Saying("--lines %d shows nothing", a.Int("lines")).Hinting("want a number of at least 1")
+		}
 		service, err := e.API(ctx)
 		if err != nil {
 			return err

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +21,9 @@ import (
 // definitionFlags are the flags that describe a server; add and edit share them.
 var definitionFlags = []Flag{
 	{Name: "env", Kind: StringsFlag, Value: "K=V", Usage: "set a variable, K=V; may be repeated"},
-	{Name: "env-from", Kind: StringsFlag, Value: "K=REF", Usage: "take a variable from a reference, K=REF, such as TOKEN=env:TOKEN or TOKEN=file:/path; for secrets"},
-	{Name: "cwd", Kind: StringFlag, Value: "DIR", Usage: "working directory DIR of the command (default: your home)"},
+	{Name: "env-from", Kind: StringsFlag, Value: "K=REF", Usage: "take a variable from a reference, K=REF, such as TOKEN=env:TOKEN, TOKEN=file:/path#KEY or TOKEN=command:PROGRAM ARGS; for secrets (docs/secrets.md)"},
+	{Name: "env-pass", Kind: StringsFlag, Value: "VAR", Usage: "let each `mcpx connect --pass VAR` give its own value of the variable VAR; may be repeated"},
+	{Name: "cwd", Kind: StringFlag, Value: "DIR", Usage: "working directory DIR of the command (default: your home; the current directory when an argument is a relative path)"},
 	{Name: "url", Kind: StringFlag, Value: "URL", Usage: "the server is remote, at URL"},
 	{Name: "header", Kind: StringsFlag, Value: "K=V", Usage: "send a header, K=V, to the URL; a {REF} in V is resolved: 'Authorization=Bearer {env:TOKEN}'"},
 	{Name: "transport", Kind: StringFlag, Choices: []string{"auto", "streamable-http", "sse"}, Usage: "how to speak to the URL: auto, streamable-http or sse"},
@@ -46,6 +50,13 @@ var serverAdd = Command{
 		if err != nil {
 			return err
 		}
+		var arg string
+		if s.Stdio != nil {
+			var dir string
+			if dir, arg = here(a, a.Argv(), s.Sharing); dir != "" {
+				s.Stdio.Cwd = dir
+			}
+		}
 		yes, err := e.agree(a, s.Name, s.Sharing)
 		if err != nil {
 			return err
@@ -61,12 +72,51 @@ var serverAdd = Command{
 		e.warn(added.Server)
 		return e.Show(added, func(w io.Writer) {
 			line(w, "Added %s. Agents reach it at %s", added.Name, added.Route)
-			for _, text := range added.Advice {
-				line(w, "Note: %s", text)
-			}
+			printStart(w, added, arg)
+			printAdvice(w, added)
 			line(w, "Try it: %s server tools %s", e.self(), added.Name)
 		})
 	},
+}
+
+// printStart says where a command starts when that follows from a relative argument.
+func printStart(w io.Writer, s api.Server, arg string) {
+	if arg != "" && s.Stdio != nil {
+		line(w, "It starts in %s, since %s is relative to that; --cwd DIR changes it.", s.Stdio.Cwd, arg)
+	}
+}
+
+// printAdvice prints the advice that is not among the warnings.
+func printAdvice(w io.Writer, s api.Server) {
+	warned := catalog.Warnings(s.Server)
+	for _, text := range s.Advice {
+		if !slices.ContainsFunc(warned, func(one catalog.Warning) bool { return one.Text == text }) {
+			line(w, "Note: %s", text)
+		}
+	}
+}
+
+// notAName refuses a URL in the place of a name, and says how it is meant.
+func notAName(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		return nil
+	}
+	return fault.New(fault.Invalid, "usage").Saying("%s is a URL, and a server needs a name", catalog.RedactURL(text)).
+		Hinting("`mcpx server add %s --url %s`", nameOf(u.Hostname()), api.ShellWord(catalog.RedactURL(text)))
+}
+
+// nameOf is a short name for the server at a host: example for mcp.example.com.
+func nameOf(host string) string {
+	labels := strings.Split(host, ".")
+	if net.ParseIP(host) != nil || len(labels) < 2 {
+		return catalog.SafeName(host)
+	}
+	labels = labels[:len(labels)-1]
+	for len(labels) > 1 && slices.Contains([]string{"www", "mcp", "api"}, labels[0]) {
+		labels = labels[1:]
+	}
+	return catalog.SafeName(labels[0])
 }
 
 // definition reads a whole entry from the arguments of server add.
@@ -79,6 +129,9 @@ func definition(a Args) (catalog.Server, error) {
 	if s.Sharing == "" {
 		s.Sharing = catalog.ShareSession
 	}
+	if err := notAName(s.Name); err != nil {
+		return s, err
+	}
 	switch {
 	case a.Given("url") && len(a.Argv()) > 0:
 		return s, fault.New(fault.Invalid, "usage").Saying("a server has a command or a URL, not both").
@@ -90,7 +143,7 @@ func definition(a Args) (catalog.Server, error) {
 		return s, fault.New(fault.Invalid, "usage").Saying("--call-timeout cannot be never: a hung server would hold its callers for ever").
 			Hinting("give a long time, such as 30m")
 	case a.Given("url"):
-		if wrong := firstGiven(a, "env", "env-from", "cwd", "supervised"); wrong != "" {
+		if wrong := firstGiven(a, "env", "env-from", "env-pass", "cwd", "supervised"); wrong != "" {
 			return s, fault.New(fault.Invalid, "usage").Saying("--%s is for commands, and %s is a URL", wrong, s.Name).
 				Hinting("use --header for credentials of a remote server")
 		}
@@ -113,7 +166,7 @@ func definition(a Args) (catalog.Server, error) {
 			return s, err
 		}
 		argv := absolute(a.Argv())
-		s.Stdio = &catalog.Stdio{Command: argv[0], Args: argv[1:], Cwd: cwd, Env: env}
+		s.Stdio = &catalog.Stdio{Command: argv[0], Args: argv[1:], Cwd: cwd, Env: env, EnvPass: a.Strings("env-pass")}
 	}
 	return s, nil
 }
@@ -235,14 +288,14 @@ func (e *Env) agree(a Args, name string, sharing catalog.Sharing) (bool, error) 
 	yes, err := e.Confirm("Sharing global gives every agent and every session the same process of "+name+
 		". That is good for servers without state, and wrong for browsers and for files of a project. Do it?", "--yes")
 	if err == nil && !yes {
-		err = fault.New(fault.Canceled, "canceled").Saying("nothing was changed")
+		err = fault.New(fault.NeedsApproval, "answered-no").Saying("nothing was changed").Hinting("without --sharing each session has a process of its own")
 	}
 	return yes, err
 }
 
 var serverEdit = Command{
 	Path: "server edit", Short: "Change a server", Op: "server.edit", Args: "NAME", Min: 1, Max: 1, Dash: true, Complete: serverNames,
-	Long: "Only what you give is changed. A command after -- replaces the whole command line. When the command, its\n" +
+	Long: "Only what you give is changed; --unset-env also takes back what --env-pass allowed. A command after -- replaces the whole command line. When the command, its\n" +
 		"variables, the URL or the sharing change, the processes of the server end and the next call starts new ones.",
 	Example: "mcpx server edit memory --sharing global\nmcpx server edit memory --idle-timeout never\n" +
 		"mcpx server edit github --unset-env DEBUG -- uvx mcp-server-github@1.2.0",
@@ -266,16 +319,23 @@ var serverEdit = Command{
 		if err != nil {
 			return err
 		}
+		arg, err := moveHere(ctx, service, a, &in)
+		if err != nil {
+			return err
+		}
 		changed, err := service.EditServer(e.operation(ctx), in)
 		if err != nil {
 			return e.foundHere(err, a.Argv())
 		}
 		e.warn(changed.Server)
 		return e.Show(changed, func(w io.Writer) {
-			line(w, "Changed %s.", changed.Name)
-			for _, text := range changed.Advice {
-				line(w, "Note: %s", text)
+			if in.Rename == nil {
+				line(w, "Changed %s.", changed.Name)
+			} else {
+				line(w, "Changed %s: it is %s now. Agents reach it at %s", in.Name, changed.Name, changed.Route)
 			}
+			printStart(w, changed, arg)
+			printAdvice(w, changed)
 		})
 	},
 }
@@ -303,6 +363,7 @@ func changes(a Args) (api.EditServer, error) {
 	if err != nil {
 		return in, err
 	}
+	in.EnvPass = a.Strings("env-pass")
 	in.Env, in.Headers = patch(env, a.Strings("unset-env")), patch(headers, a.Strings("unset-header"))
 	if a.Given("transport") {
 		v := catalog.Transport(a.String("transport"))

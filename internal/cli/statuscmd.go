@@ -85,7 +85,7 @@ func (e *Env) printHealth(w io.Writer, h api.Health) {
 		if !f.Since.IsZero() {
 			since = fmt.Sprintf(" (since %s)", age(e.Now().Sub(f.Since)))
 		}
-		line(w, "  %s %s%s: %s", e.paint(bold, f.Subject), f.Code, since, plain(f.Text))
+		line(w, "  %s %s%s: %s", e.paint(bold, f.Subject), f.Code, since, below(plain(f.Text), 4))
 		if f.Hint != "" {
 			line(w, "    %s", f.Hint)
 		}

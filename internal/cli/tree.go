@@ -35,6 +35,7 @@ func tree(e *Env) *cobra.Command {
 	// A group runs only to print its help: it is no command of its own.
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
 	asGroup(root)
+	root.SetHelpCommand(helpCommand())
 
 	at := map[string]*cobra.Command{"": root}
 	for _, g := range groups {
@@ -68,17 +69,7 @@ func asGroup(c *cobra.Command) {
 			_ = c.Help()              // it can only fail to write
 			return errUsageShown
 		}
-		var names []string
-		for _, sub := range c.Commands() {
-			if sub.IsAvailableCommand() {
-				names = append(names, sub.Name())
-			}
-		}
-		f := fault.New(fault.Invalid, "command-unknown").Saying("%s has no command %q", c.CommandPath(), args[0])
-		if near := catalog.Nearest(args[0], names); near != "" {
-			return f.Hinting("did you mean `%s %s`? `%s -h` lists all", c.CommandPath(), near, c.CommandPath())
-		}
-		return f.Hinting("`%s -h` lists all commands", c.CommandPath())
+		return unknownWord(c, args[0])
 	}
 }
 
@@ -262,7 +253,13 @@ func indent(example string) string {
 
 // run parses and carries out one invocation.
 func run(ctx context.Context, e *Env, args []string) error {
+	out := &output{w: e.Out}
+	e.Out = out
+	defer func() { e.Out = out.w }()
 	root := tree(e)
 	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return err
+	}
+	return out.lost()
 }

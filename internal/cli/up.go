@@ -12,6 +12,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
 	"mcpx/internal/daemon"
+	"mcpx/internal/fault"
 	"mcpx/internal/id"
 	"mcpx/internal/telemetry"
 )
@@ -93,6 +94,11 @@ func (e *Env) welcome(ctx context.Context, d *daemon.Daemon) error {
 			definition := short(s.Definition(), 50)
 			if s.Overlay && s.Notes == builtInNotes {
 				demo, definition = s.Name, "mcpx demo-server"
+			}
+			if !s.Routable {
+				definition += " (" + stateOf(s) + ")"
+			} else if err := d.Startable(ctx, s.Server); err != nil {
+				definition += " (cannot start: " + short(fault.From(err).Message, 40) + ")"
 			}
 			rows = append(rows, []cell{{s.Name, bold}, {from, ""}, {definition, ""}, {s.Route, ""}})
 		}

@@ -81,6 +81,16 @@ func CheckListen(address string) error {
 	return new(Settings{origin: map[string]Origin{}}).Override("listener.address", "--listen", address)
 }
 
+// Serves says whether a daemon that listens at listener is what was asked for with the address wanted: port 0 is any.
+func Serves(listener, wanted string) bool {
+	host, port, err := net.SplitHostPort(wanted)
+	if err == nil && port == "0" {
+		_, port, _ = net.SplitHostPort(listener) // without one it compares as different
+		wanted = net.JoinHostPort(host, port)
+	}
+	return sameAddress(listener, wanted)
+}
+
 // sameAddress compares two addresses; localhost is the first address of its name, as for a listener.
 func sameAddress(a, b string) bool {
 	one, errOne := net.ResolveTCPAddr("tcp", a)

@@ -61,7 +61,7 @@ func (s Setting) Env() string { return "MCPX_" + strings.ToUpper(strings.Replace
 // Registry lists every setting. A new one needs a decision record and an effect test.
 var Registry = []Setting{
 	{
-		Key: "listener.address", Type: "host:port on loopback", Default: "127.0.0.1:30000", Effect: "story/setting-address.txtar",
+		Key: "listener.address", Type: "host:port on loopback", Default: "127.0.0.1:30000", Effect: "internal/test/story/testdata/setting-address.txtar",
 		Text: "Where agents reach the servers. Their configuration contains this address, so the daemon never moves by itself.",
 		set: func(s *Settings, v []string) error {
 			s.ListenerAddress = v[0]
@@ -70,7 +70,7 @@ var Registry = []Setting{
 		get: func(s *Settings) []string { return []string{s.ListenerAddress} },
 	},
 	{
-		Key: "listener.loopback_auth", Type: "same-user or token", Default: AuthSameUser, Effect: "story/setting-auth.txtar",
+		Key: "listener.loopback_auth", Type: "same-user or token", Default: AuthSameUser, Effect: "internal/test/story/testdata/setting-auth.txtar",
 		Text: "Who may use the servers over the loopback listener: processes of your own user, as the kernel says, or only bearers of a token. Where the kernel cannot tell, same-user means token. `mcpx connect` works with both.",
 		set: func(s *Settings, v []string) error {
 			s.LoopbackAuth = v[0]
@@ -82,7 +82,7 @@ var Registry = []Setting{
 		get: func(s *Settings) []string { return []string{s.LoopbackAuth} },
 	},
 	{
-		Key: "listener.allowed_hosts", Type: "list of host names", Default: "", list: true, Effect: "story/setting-hosts.txtar",
+		Key: "listener.allowed_hosts", Type: "list of host names", Default: "", list: true, Effect: "internal/test/story/testdata/setting-hosts.txtar",
 		Text: "More host names that requests may be addressed to, beside localhost and loopback addresses, for example the name of a tunnel. Web pages of these hosts may send requests too.",
 		set: func(s *Settings, v []string) error {
 			s.AllowedHosts = v
