@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -152,6 +153,9 @@ func (t *turns) answered(c *call, a answer) {
 	t.st.finish(rpc.OneLine(era.ModernResultToLegacy(t.method, t.x.Version, body, m)), 200)
 }
 
+// askable are the requests that an input_required result may hold (2026-07-28).
+var askable = []string{"elicitation/create", "sampling/createMessage", "roots/list"}
+
 // asks turns each entry of input_required into a question to the client, and sends the next round when all are
 // answered.
 func (t *turns) asks(c *call, body []byte, m rpc.Message) {
@@ -171,6 +175,9 @@ func (t *turns) asks(c *call, body []byte, m rpc.Message) {
 	for _, e := range entries {
 		req := rpc.RequestMessage([]byte("0"), e.Method, era.DowngradeAsk(e.Method, t.x.Version, e.Params))
 		msg, err := rpc.Scan(req)
+		if !slices.Contains(askable, e.Method) {
+			err = errors.New(e.Method + " is no question to a client")
+		}
 		if err != nil { // what is valid inside a result need not be a valid request
 			t.x.done(c)
 			t.st.finish(rpc.ErrorResponse(t.id, codeInternal, "the server's question cannot be passed on: "+err.Error(), nil), 200)

@@ -17,6 +17,9 @@ import (
 // maxRounds bounds how often one call may ask its client (protocol.md section 5.3).
 const maxRounds = 8
 
+// maxKept bounds an answer that came while its call was parked: up to maxParked of them are kept for stateTTL.
+const maxKept = 1 << 20
+
 // maxParked bounds the calls of one server that wait for a client's retry.
 const maxParked = 256
 
@@ -311,6 +314,9 @@ func (b *bridged) resume(st *Stream, r ModernRequest) {
 func (b *bridged) answered(a answer) {
 	b.mu.Lock()
 	if b.stream == nil && !b.over {
+		if len(a.body) > maxKept {
+			a = answer{own: &trouble{class: AnsweredLost, text: "the answer came while the call waited for its client, and was too large to keep"}}
+		}
 		b.kept = &a
 		b.mu.Unlock()
 		return

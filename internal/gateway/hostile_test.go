@@ -89,6 +89,7 @@ func TestHostileBackend(t *testing.T) {
 		"a task":                         `{"resultType":"task","taskId":"t1","status":"working"}`,
 		"a question that is no request":  `{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage","params":{"name":1,"name":2}}},"requestState":"s"}`,
 		"a question with two envelopes":  `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"_meta":{},"_meta":{}}}},"requestState":"s"}`,
+		"a question that is a call":      `{"resultType":"input_required","inputRequests":{"k":{"method":"tools/call","params":{}}},"requestState":"s"}`,
 		"a structured content of values": `{"content":[],"structuredContent":[1,{"a":` + deep + `}]}`,
 		"a result type of no text":       `{"resultType":{},"content":[]}`,
 	}

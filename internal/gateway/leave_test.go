@@ -307,3 +307,23 @@ func TestDeleteWhileStarting(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswerWhileParked: an answer that does not wait for the client is kept for its retry, unless it is too large.
+func TestAnswerWhileParked(t *testing.T) {
+	for size, want := range map[int]string{10: `"xxxxxxxxxx"`, maxKept: "-31903"} {
+		p := legacyPeer(t, func(l *peerLink, m Outbound, msg rpc.Message) {
+			if m.Method == "tools/call" {
+				l.say(`{"jsonrpc":"2.0","id":5,"method":"roots/list"}`)
+				l.result(m, msg, `{"content":[],"x":"`+strings.Repeat("x", size)+`"}`)
+			}
+		})
+		s := newRig(t, p, nil)
+		first, _ := reply(t, modern(t, s, "1", "tools/call", `{"name":"a"}`, allCaps).Follow())
+		state := member(t, first, "result", "requestState").(string)
+		eventually(t, "the answer is kept", func() bool { return inFlight(s) == 0 })
+		got, _ := reply(t, modern(t, s, "2", "tools/call", `{"name":"a","requestState":"`+state+`","inputResponses":{}}`, allCaps).Follow())
+		if !strings.Contains(got, want) {
+			t.Errorf("the retry got %.200s, want %s", got, want)
+		}
+	}
+}

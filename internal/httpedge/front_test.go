@@ -68,7 +68,9 @@ func front(t *testing.T) (string, chan func()) {
 	b := answering{release: make(chan func(), 4)}
 	g, err := gateway.New(gateway.Config{
 		Stdio: b, HTTP: b, Now: time.Now, Random: rand.Reader, Log: slog.New(slog.DiscardHandler), Epoch: 3,
-		Resolve: func(context.Context, catalog.Server, gateway.Caller) (gateway.Resolved, error) { return gateway.Resolved{}, nil },
+		Resolve: func(context.Context, catalog.Server, gateway.Caller) (gateway.Resolved, error) {
+			return gateway.Resolved{}, nil
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
