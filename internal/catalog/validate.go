@@ -35,7 +35,7 @@ func invalid(field, format string, args ...any) *fault.Error {
 
 // Validate says what is wrong with an entry: a *fault.Error that names the field and the next step, or nil.
 func Validate(s Server) error {
-	checks := []func(Server) *fault.Error{validNames, validBackend, validModes, validLimits, validTexts}
+	checks := []func(Server) *fault.Error{validNames, validBackend, validModes, validPass, validLimits, validTexts}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return err
@@ -247,6 +247,15 @@ func validModes(s Server) *fault.Error {
 		}
 	}
 	return nil
+}
+
+// validPass refuses that the credential of the client which comes first serves everybody.
+func validPass(s Server) *fault.Error {
+	if s.Stdio == nil || len(s.Stdio.EnvPass) == 0 || s.Sharing != ShareAccount && s.Sharing != ShareGlobal {
+		return nil
+	}
+	return invalid("env-pass", "sharing %s is one process for many clients, and each may hand on another value", s.Sharing).
+		Hinting("use --sharing session, agent or workspace, or give one value for all with --env-from")
 }
 
 // optional lets the empty value pass; it means auto.

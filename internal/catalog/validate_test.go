@@ -93,6 +93,9 @@ func TestValidateRefuses(t *testing.T) {
 		"passed and set": {stdio(func(s *Server) {
 			s.Stdio.Env, s.Stdio.EnvPass = map[string]Binding{"A": {Literal: "1"}}, []string{"A"}
 		}), "server-invalid", "A has a value", "keep one"},
+		"passed to everybody": {stdio(func(s *Server) {
+			s.Stdio.EnvPass, s.Sharing = []string{"A"}, ShareGlobal
+		}), "server-invalid", "one process for many", "--env-from"},
 		"url without scheme": {remote("example.com/mcp", nil), "server-invalid", "scheme", "https://"},
 		"url with port only": {remote("localhost:80/mcp", nil), "server-invalid", "scheme", "https://"},
 		"websocket":          {remote("ws://example.com/mcp", nil), "server-invalid", "scheme", "not supported"},

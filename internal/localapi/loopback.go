@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/fault"
 	"mcpx/internal/key"
 )
 
@@ -47,6 +48,7 @@ func NewLoopback(c LoopbackConfig) (*Loopback, error) {
 	mux.Handle("/servers/", c.Routes)
 	mux.HandleFunc("GET /healthz", l.healthz)
 	mux.HandleFunc("GET /readyz", l.readyz)
+	mux.HandleFunc("/", elsewhere)
 	l.http = &http.Server{
 		Handler:           c.Guard(mux),
 		ConnContext:       c.ConnContext,
@@ -82,6 +84,12 @@ func (l *Loopback) healthz(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = io.WriteString(w, string(l.cfg.Health(r.Context()))+"\n") // a caller that left needs no answer
+}
+
+// elsewhere answers who guessed an address: a person in a browser, or an agent that was told the wrong path.
+func elsewhere(w http.ResponseWriter, _ *http.Request) {
+	fail(w, fault.New(fault.NotFound, "path-unknown").Saying("nothing is here: every server has a URL of its own, /servers/<name>/mcp").
+		Hinting("`mcpx server list` shows the URLs"))
 }
 
 // readyz says that the routes are loaded; before that nothing listens.

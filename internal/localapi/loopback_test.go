@@ -57,6 +57,8 @@ func TestLoopback(t *testing.T) {
 		}
 		return resp.StatusCode, string(body)
 	}
+	const elsewhere = `{"error":{"kind":"not-found","code":"path-unknown",` +
+		`"message":"nothing is here: every server has a URL of its own, /servers/<name>/mcp","hint":"` + "`mcpx server list` shows the URLs" + `"}}` + "\n"
 	for _, c := range []struct {
 		path, origin string
 		state        api.HealthState
@@ -67,7 +69,9 @@ func TestLoopback(t *testing.T) {
 		{"/healthz", "", api.HealthDegraded, 200, "degraded\n"},
 		{"/readyz", "", api.HealthDegraded, 200, "ready\n"},
 		{"/servers/a/mcp", "", api.HealthOK, 200, "route /servers/a/mcp"},
-		{"/v1/servers", "", api.HealthOK, 404, "404 page not found\n"},
+		{"/", "", api.HealthOK, 404, elsewhere},
+		{"/mcp", "", api.HealthOK, 404, elsewhere},
+		{"/v1/servers", "", api.HealthOK, 404, elsewhere},
 		{"/healthz", "http://evil.example", api.HealthOK, 403, ""},
 		{"/servers/a/mcp", "http://evil.example", api.HealthOK, 403, ""},
 		{"/nothing", "http://evil.example", api.HealthOK, 403, ""},
