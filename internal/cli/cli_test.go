@@ -65,6 +65,15 @@ func (d *daemonOf) CallTool(_ context.Context, in api.CallTool) (api.ToolResult,
 	return d.result, nil
 }
 
+// ServerLogs writes lines until nobody reads them.
+func (d *daemonOf) ServerLogs(_ context.Context, _ api.LogsQuery, emit func(api.LogLine) error) error {
+	for {
+		if err := emit(api.LogLine{Time: now, Text: "line"}); err != nil {
+			return err
+		}
+	}
+}
+
 func (d *daemonOf) Health(context.Context, api.None) (api.Health, error) { return d.health, nil }
 
 func (d *daemonOf) Processes(context.Context, api.ProcessQuery) (api.ProcessPage, error) {

@@ -22,7 +22,7 @@ func (b brokenPipe) Write([]byte) (int, error) { return 0, b.err }
 
 func TestOutputIsLost(t *testing.T) {
 	x := newTerminal(t)
-	for _, args := range [][]string{{"version"}, {"version", "--json"}, {"help"}, {"ps"}} {
+	for _, args := range [][]string{{"version"}, {"version", "--json"}, {"help"}, {"ps"}, {"server", "logs", "a"}, {"server", "logs", "a", "--json"}} {
 		x.env.Out = brokenPipe{syscall.ENOSPC}
 		if code := x.types(args...); code != 75 || !strings.Contains(x.err.String(), "cannot write the output") {
 			t.Errorf("%v on a full disk: exit code %d, %q", args, code, x.err.String())

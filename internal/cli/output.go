@@ -31,15 +31,21 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lost is the error for an answer that could not be written. A reader that has seen enough, such as head, is no error.
-func (o *output) lost() error {
+// failed is the error of the first write that failed: a command that writes without end asks for it.
+func (o *output) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err == nil || errors.Is(o.err, syscall.EPIPE) || errors.Is(o.err, io.ErrClosedPipe) {
+	return o.err
+}
+
+// lost is the error for an answer that could not be written. A reader that has seen enough, such as head, is no error.
+func (o *output) lost() error {
+	err := o.failed()
+	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "output-failed").Saying("cannot write the output").
-		Hinting("what was asked for may have been done: look before you repeat it").Because(o.err)
+		Hinting("what was asked for may have been done: look before you repeat it").Because(err)
 }
 
 // noteLine is a note for programs: with --json every line of stderr is a JSON document.

@@ -263,8 +263,8 @@ var serverLogs = Command{
 			if e.json {
 				return stream.Encode(l)
 			}
-			line(e.Out, "%s  %s", e.paint(dim, l.Time.Local().Format("15:04:05.000")), plain(l.Text))
-			return nil
+			_, err := fmt.Fprintf(e.Out, "%s  %s\n", e.paint(dim, l.Time.Local().Format("15:04:05.000")), plain(l.Text))
+			return err
 		})
 	},
 }

@@ -57,7 +57,7 @@ func pairs(w io.Writer, rows [][2]string) {
 		width = max(width, len(r[0]))
 	}
 	for _, r := range rows {
-		line(w, "%-*s  %s", width, r[0], strings.ReplaceAll(r[1], "\n", "\n"+strings.Repeat(" ", width+2)))
+		line(w, "%-*s  %s", width, r[0], below(r[1], width+2))
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -258,8 +259,9 @@ func run(ctx context.Context, e *Env, args []string) error {
 	defer func() { e.Out = out.w }()
 	root := tree(e)
 	root.SetArgs(args)
-	if err := root.ExecuteContext(ctx); err != nil {
-		return err
+	err := root.ExecuteContext(ctx)
+	if failed := out.failed(); err == nil || failed != nil && errors.Is(err, failed) {
+		return out.lost()
 	}
-	return out.lost()
+	return err
 }

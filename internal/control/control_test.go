@@ -185,7 +185,8 @@ func TestAddRefused(t *testing.T) {
 		{"a reference of no kind", api.AddServer{Server: withEnv("x", "vault:a")}, nil, fault.Invalid, "reference-kind", "variable T: "},
 		{"a reference to a relative file", api.AddServer{Server: withEnv("x", "file:a/b")}, nil, fault.Invalid, "reference-invalid", "write file:/PATH"},
 		{
-			"a reference in a header", api.AddServer{Server: catalog.Server{Name: "x", HTTP: &catalog.HTTP{
+			"a reference in a header",
+			api.AddServer{Server: catalog.Server{Name: "x", HTTP: &catalog.HTTP{
 				URL: "https://example.com/", Headers: map[string]catalog.Binding{"Authorization": {Template: "Bearer {vault:a}"}},
 			}}},
 			nil, fault.Invalid, "reference-kind", "header Authorization: ",
@@ -257,6 +258,9 @@ func TestEdit(t *testing.T) {
 	refused(t, err, fault.NotFound, "binding-unknown", "did you mean REGION?")
 	_, err = b.EditServer(ctx, api.EditServer{Name: "files", Env: map[string]*catalog.Binding{"NEW": {Ref: "file:relative"}}})
 	refused(t, err, fault.Invalid, "reference-invalid", "variable NEW")
+	if _, err = b.EditServer(ctx, api.EditServer{Name: "files", Env: map[string]*catalog.Binding{"REGION": nil}}); err != nil {
+		t.Fatal(err)
+	}
 
 	taken, url, cwd := "other", "http://localhost:1/mcp", "/tmp"
 	global := catalog.ShareGlobal

@@ -85,11 +85,12 @@ func valid(s catalog.Server) error {
 	if err := catalog.Validate(s); err != nil {
 		return err
 	}
-	what, bindings := "variable", map[string]catalog.Binding{}
-	if s.Stdio != nil {
-		bindings = s.Stdio.Env
-	} else {
+	var what string
+	var bindings map[string]catalog.Binding
+	if s.HTTP != nil {
 		what, bindings = "header", s.HTTP.Headers
+	} else {
+		what, bindings = "variable", s.Stdio.Env
 	}
 	for _, name := range slices.Sorted(maps.Keys(bindings)) {
 		refs, err := bindings[name].Refs()
