@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
@@ -98,7 +99,8 @@ func (e *Env) welcome(ctx context.Context, d *daemon.Daemon) error {
 			if !s.Routable {
 				definition += " (" + stateOf(s) + ")"
 			} else if err := d.Startable(ctx, s.Server); err != nil {
-				definition += " (cannot start: " + short(fault.From(err).Message, 40) + ")"
+				reason, _, _ := strings.Cut(fault.From(err).Message, ";") // the places that were searched follow
+				definition += " (cannot start: " + short(reason, 40) + ")"
 			}
 			rows = append(rows, []cell{{s.Name, bold}, {from, ""}, {definition, ""}, {s.Route, ""}})
 		}
