@@ -216,7 +216,9 @@ func (b *bridged) offer() {
 		b.abandon()
 		return
 	}
+	b.m.c.parked.Store(true) // before the answer: the retry may come at once
 	st.finish(rpc.ResultResponse(id, era.InputRequired(requests, rpc.Quote(sealed))), 200)
+	b.m.lane.settle()
 }
 
 // park enters the call into the server's table of parked calls.
@@ -282,6 +284,7 @@ func (b *bridged) resume(st *Stream, r ModernRequest) {
 		return
 	}
 	b.stream, b.id, b.token = st, r.id(), r.Msg.ProgressToken.Of(r.Body)
+	b.m.c.parked.Store(false)
 	var ready []func()
 	b.asks = slices.DeleteFunc(b.asks, func(q question) bool {
 		value := era.InputResponse(r.Body, r.Msg, q.key)

@@ -38,6 +38,7 @@ type call struct {
 	ended   atomic.Bool
 	retried atomic.Bool // it was sent once more after a proof that it had not been sent
 	written atomic.Bool // handed to the backend completely
+	parked  atomic.Bool // its client was asked and is away (cell M-L): it holds up nobody else
 
 	mu       sync.Mutex // guards the clock fields
 	lane     *lane      // where it is registered, nil before dispatch

@@ -204,6 +204,14 @@ func (l *lane) settleLocked() (next []posting, questions []*ask) {
 	return next, questions
 }
 
+// settle lets go on what a change outside of the tables (a call was parked) made possible.
+func (l *lane) settle() {
+	l.mu.Lock()
+	next, questions := l.settleLocked()
+	l.mu.Unlock()
+	l.proceed(next, questions)
+}
+
 func (l *lane) proceed(next []posting, questions []*ask) {
 	for _, a := range questions {
 		a.offer(nil)
@@ -220,7 +228,7 @@ func (l *lane) mustWaitLocked(c *call) bool {
 		return false
 	}
 	for _, other := range l.calls {
-		if other.owner != c.owner && !isNobody(other.owner) && !isNobody(c.owner) {
+		if other.owner != c.owner && !other.parked.Load() && !isNobody(other.owner) && !isNobody(c.owner) {
 			return true
 		}
 	}
@@ -228,11 +236,12 @@ func (l *lane) mustWaitLocked(c *call) bool {
 }
 
 // soleOwnerLocked is the only client with a call in flight, or nil. The gateway's own calls (lists, levels) make no
-// server ask anything.
+// server ask anything, and a parked call has asked already: its client may never come back, so it counts neither here
+// nor in mustWaitLocked.
 func (l *lane) soleOwnerLocked() owner {
 	var sole owner
 	for _, c := range l.calls {
-		if c.isListen || isNobody(c.owner) {
+		if c.isListen || c.parked.Load() || isNobody(c.owner) {
 			continue
 		}
 		if sole != nil && sole != c.owner {

@@ -100,18 +100,8 @@ func (l *lane) audience(method string, body []byte, m rpc.Message) []listener {
 	var all []listener
 	switch {
 	case l.era == era.Modern:
-		// Log messages of this revision carry no correlation on stdio: they are delivered when exactly one call in
-		// flight asked for them (protocol.md section 6.5).
-		var asking []*call
-		for _, c := range l.calls {
-			if c.logs {
-				asking = append(asking, c)
-			}
-		}
-		if method == "notifications/message" && len(asking) == 1 {
-			if t, ok := asking[0].owner.(notifiable); ok {
-				return []listener{{to: t, via: asking[0]}}
-			}
+		if c := l.soleListenerLocked(method); c != nil {
+			return []listener{{to: c.owner.(notifiable), via: c}}
 		}
 		l.srv.dropped.Add(1)
 		return nil
@@ -132,6 +122,22 @@ func (l *lane) audience(method string, body []byte, m rpc.Message) []listener {
 		l.srv.dropped.Add(1)
 	}
 	return all
+}
+
+// soleListenerLocked is the only call in flight that a message without any correlation can belong to. Log messages go to
+// the only one that asked for them (protocol.md section 6.5), others to the only one there is.
+func (l *lane) soleListenerLocked(method string) *call {
+	var sole *call
+	for _, c := range l.calls {
+		if _, ok := c.owner.(notifiable); !ok || c.isListen || method == "notifications/message" && !c.logs {
+			continue
+		}
+		if sole != nil {
+			return nil
+		}
+		sole = c
+	}
+	return sole
 }
 
 // progress restores the client's token. The token dies with the answer: late progress is dropped and counted.

@@ -146,6 +146,10 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, srv *gateway.Server
 	f.legacy(v, srv, caller, body, m)
 }
 
+// modernOnly is what the front speaks of the revisions without a handshake. A client that learns it from an error must
+// not be offered more than server/discover offers.
+var modernOnly = []string{era.V20260728}
+
 // modern serves one message of 2026-07-28. No session, no stream id: closing the response is the cancellation.
 func (f *Front) modern(v view, srv *gateway.Server, caller gateway.Caller, body []byte, m rpc.Message) {
 	get := func(name string) []string { return v.r.Header[http.CanonicalHeaderKey(name)] }
@@ -158,7 +162,7 @@ func (f *Front) modern(v view, srv *gateway.Server, caller gateway.Caller, body 
 		return
 	case rpc.Request:
 	}
-	if bad := era.CheckModern(body, m, get, era.Supported); bad != nil {
+	if bad := era.CheckModern(body, m, get, modernOnly); bad != nil {
 		writeJSON(v.w, bad.Status, rpc.ErrorResponse(m.ID.Of(body), bad.Code, bad.Message, bad.Data))
 		return
 	}

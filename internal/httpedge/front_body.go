@@ -8,8 +8,10 @@ import (
 	"mcpx/internal/rpc"
 )
 
-// refuse answers with a JSON-RPC error without id.
+// refuse answers with a JSON-RPC error without id. The connection ends with it: net/http would otherwise wait for the
+// rest of a body that nobody wants to read before it sends the answer.
 func refuse(w http.ResponseWriter, status, code int, text string) {
+	w.Header().Set("Connection", "close")
 	writeJSON(w, status, rpc.ErrorResponse(nil, code, text, nil))
 }
 
@@ -57,7 +59,6 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 }
 
 func tooLarge(w http.ResponseWriter) {
-	w.Header().Set("Connection", "close")
 	refuse(w, http.StatusRequestEntityTooLarge, -32600, "the body is over the limit of 16 MiB")
 }
 

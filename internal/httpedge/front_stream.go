@@ -12,6 +12,8 @@ import (
 const (
 	// quiet is the silence after which an open stream carries a comment.
 	quiet = 15 * time.Second
+	// writeFor is how long one write may take.
+	writeFor = time.Minute
 	// retryMS is the reconnection time that clients are told, in milliseconds.
 	retryMS = "1000"
 )
@@ -152,11 +154,15 @@ func (v view) head() {
 func (v view) stream(out streamView, e gateway.Event, have bool) bool {
 	v.head()
 	flush := http.NewResponseController(v.w)
+	defer func() { _ = flush.SetWriteDeadline(time.Time{}) }() // the connection serves further requests
 	var buf []byte
 	if out.prime {
 		buf = append(buf, "id: "+gateway.EventID(out.name, out.epoch, 0)+"\nretry: "+retryMS+"\ndata: \n\n"...)
 	}
 	send := func() bool {
+		// A client that stopped reading and keeps its connection must not hold the stream for ever. Where the deadline
+		// cannot be set the write simply waits.
+		_ = flush.SetWriteDeadline(time.Now().Add(writeFor))
 		if len(buf) > 0 {
 			if _, err := v.w.Write(buf); err != nil {
 				return false

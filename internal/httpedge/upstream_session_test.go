@@ -317,7 +317,12 @@ func TestUpstreamQueue(t *testing.T) {
 	l := upDial(t, upServe(t, f).URL, upTestOpen{})
 	l.shake()
 	ref := uint64(1)
-	for range upMaxFlying + upMaxQueue {
+	for range upMaxFlying {
+		ref++
+		l.request(ref, "slow", "", "2025-11-25")
+	}
+	f.seen(upMaxFlying, http.MethodPost, "slow") // until initialized was accepted they would count as queued
+	for range upMaxQueue {
 		ref++
 		l.request(ref, "slow", "", "2025-11-25")
 	}
@@ -325,7 +330,6 @@ func TestUpstreamQueue(t *testing.T) {
 	if f := fault.From(err); err == nil || f.Kind != fault.Busy || f.Retry != fault.AfterWait || f.Hint == "" {
 		t.Errorf("full queue: %v", err)
 	}
-	f.seen(upMaxFlying, http.MethodPost, "slow")
 	if !l.Abort(ref) {
 		t.Error("a queued request could not be dropped")
 	}
