@@ -12,10 +12,13 @@ func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := make(chan error, 1)
-	go func() { got <- lockWait(f) }()
+	got := make(chan struct{})
+	go func() {
+		defer close(got)
+		err = lockWait(f)
+	}()
 	select {
-	case err := <-got:
+	case <-got:
 		if err != nil {
 			_ = f.Close() // it was only opened for the lock
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -81,7 +82,7 @@ func (w *paramWalk) schema(at rpc.Span, path []string, reached bool) error {
 func (w *paramWalk) named(at rpc.Span, path []string, reached bool) error {
 	for m := range rpc.Members(w.b, at) {
 		name, _ := rpc.Unquote(m.Key.Of(w.b))
-		if err := w.schema(m.Value, append(path[:len(path):len(path)], name), reached); err != nil {
+		if err := w.schema(m.Value, append(slices.Clip(path), name), reached); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func upSDKServer(started, cancelled chan<- struct{}) *mcp.Server {
 		return text("progressed"), nil, nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, req *mcp.CallToolRequest, _ upGreet) (*mcp.CallToolResult, any, error) {
-		r, err := req.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1, Messages: []*mcp.SamplingMessage{}})
+		r, err := req.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1, Messages: []*mcp.SamplingMessage{}}) //nolint:staticcheck // deprecated, and what peers of 2025-11-25 do
 		if err != nil {
 			return nil, nil, err
 		}

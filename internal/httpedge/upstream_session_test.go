@@ -515,9 +515,9 @@ func TestUpstreamHTTP2(t *testing.T) {
 		f.ServeHTTP(w, r)
 	}))
 	l := upDial(t, srv.URL, upTestOpen{modern: true})
-	trust := srv.Client().Transport.(*http.Transport).TLSClientConfig //nolint:errcheck,forcetypeassert // httptest makes it so
+	trust := srv.Client().Transport.(*http.Transport).TLSClientConfig
 	for _, c := range []*http.Client{l.up.calls, l.up.notes, l.up.streams} {
-		c.Transport.(*http.Transport).TLSClientConfig = trust.Clone() //nolint:errcheck,forcetypeassert // NewUpstream makes it so
+		c.Transport.(*http.Transport).TLSClientConfig = trust.Clone()
 	}
 	l.request(1, "slow", "", "2026-07-28")
 	f.seen(1, http.MethodPost, "slow")

@@ -55,7 +55,7 @@ func (l *upLink) unreachable(cause error) error {
 
 // meet does the GET and reads up to the endpoint event.
 func (l *upLink) meet(ctx context.Context) error {
-	resp, err := l.get(ctx, "")
+	resp, err := l.get(ctx, "") //nolint:bodyclose // the stream lives as long as the link, and ends with it
 	if err != nil {
 		return l.unreachable(err)
 	}

@@ -37,7 +37,6 @@ type upRecorder struct {
 	t      *testing.T
 	mu     sync.Mutex
 	all    []upReport
-	read   int
 	closed bool
 	bell   chan struct{}
 }
@@ -61,6 +60,7 @@ func (r *upRecorder) Written(ref uint64) { r.add(upReport{Kind: "written", Ref: 
 func (r *upRecorder) Failed(ref uint64, f gateway.Failure) {
 	r.add(upReport{Kind: "failed", Ref: ref, Fail: f})
 }
+
 func (r *upRecorder) Overlong(id []byte, size int64) {
 	r.add(upReport{Kind: "overlong", In: gateway.Inbound{Body: id}})
 }
@@ -249,7 +249,7 @@ func (l *upTestLink) shake() {
 
 // via is the Ref that an answer carries: none on HTTP+SSE.
 func (l *upTestLink) via(ref uint64) uint64 {
-	if l.Link.(*upLink).mode == upSSE { //nolint:errcheck,forcetypeassert // this package made it
+	if l.Link.(*upLink).mode == upSSE {
 		return 0
 	}
 	return ref

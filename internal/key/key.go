@@ -18,7 +18,8 @@ const (
 	Exit      = "exit"
 	Lane      = "lane"
 	Method    = "method"
-	Op        = "op" // row of the API table
+	Op        = "op"             // row of the API table
+	Orphans   = "orphans_killed" // true: a process group outlived its supervisor
 	Path      = "path"
 	Pid       = "pid"
 	Server    = "server"

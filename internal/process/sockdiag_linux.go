@@ -135,7 +135,7 @@ func sockDiag(s diagSock, states uint32, dump bool) ([]diagSock, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // only read; nothing to lose
 	// The kernel answers inside sendto; a limit guards a server thread against a kernel that does not.
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1})
 	if err := unix.Sendto(fd, diagRequest(s, states, dump), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {

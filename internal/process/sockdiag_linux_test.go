@@ -15,17 +15,17 @@ func connected(t *testing.T, listen, dial string) (ours, theirs net.Conn) {
 	if err != nil {
 		t.Skipf("%s cannot be listened on here: %v", listen, err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { _ = l.Close() })
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	theirs, err = net.Dial("tcp", net.JoinHostPort(dial, port))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { theirs.Close() })
+	t.Cleanup(func() { _ = theirs.Close() })
 	if ours, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { ours.Close() })
+	t.Cleanup(func() { _ = ours.Close() })
 	return ours, theirs
 }
 
@@ -43,11 +43,16 @@ func TestPeerUID(t *testing.T) {
 	}
 	t.Run("closed", func(t *testing.T) {
 		ours, theirs := connected(t, "127.0.0.1:0", "127.0.0.1")
-		theirs.Close()
+		if err := theirs.Close(); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := ours.Read(make([]byte, 1)); err == nil {
 			t.Fatal("no EOF")
 		}
-		ours.Close() // both sides: what is left is in time-wait and belongs to nobody
+		// Both sides: what is left is in time-wait and belongs to nobody.
+		if err := ours.Close(); err != nil {
+			t.Fatal(err)
+		}
 		if uid, err := PeerUID(ours); !errors.Is(err, ErrUnknown) {
 			t.Errorf("PeerUID = %d, %v; want ErrUnknown", uid, err)
 		}
@@ -73,7 +78,9 @@ func TestPortHolder(t *testing.T) {
 		if !ok || pid != os.Getpid() || name == "" {
 			t.Errorf("%s: PortHolder = %d, %q, %v; want us", at, pid, name, ok)
 		}
-		l.Close()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
 		if pid, _, ok := PortHolder(l.Addr().String()); ok {
 			t.Errorf("%s: %d holds a free port", at, pid)
 		}

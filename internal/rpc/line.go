@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -91,7 +92,7 @@ func (l *LineReader) Next() ([]byte, error) {
 			return bytes.TrimSuffix(line, []byte{'\r'}), nil
 		}
 		if l.err != nil {
-			if l.err != io.EOF || len(line)+l.end-l.start == 0 {
+			if !errors.Is(l.err, io.EOF) || len(line)+l.end-l.start == 0 {
 				return nil, l.err
 			}
 			line = join(line, l.buf[l.start:l.end], limit)

@@ -64,7 +64,7 @@ func TestLineReader(t *testing.T) {
 				r := NewLineReader(how.wrap(strings.NewReader(c.in)))
 				r.Limit = c.limit
 				got, err := lines(t, r)
-				if err != io.EOF {
+				if !errors.Is(err, io.EOF) {
 					t.Error(err)
 				}
 				if d := cmp.Diff(c.want, got); d != "" {
@@ -78,10 +78,10 @@ func TestLineReader(t *testing.T) {
 func TestLineReaderErrors(t *testing.T) {
 	broken := errors.New("broken")
 	got, err := lines(t, NewLineReader(io.MultiReader(strings.NewReader("a\nhalf"), iotest.ErrReader(broken))))
-	if err != broken || len(got) != 1 {
+	if !errors.Is(err, broken) || len(got) != 1 {
 		t.Errorf("got %q, %v: a partial line before an error must not be delivered", got, err)
 	}
-	if _, err := NewLineReader(stuck{}).Next(); err != io.ErrNoProgress {
+	if _, err := NewLineReader(stuck{}).Next(); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("a reader that gives nothing: %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func FuzzLineReader(f *testing.F) {
 			want = append(want, string(bytes.TrimSuffix(p, []byte{'\r'})))
 		}
 		got, err := lines(t, r)
-		if err != io.EOF || !cmp.Equal(want, got) {
+		if !errors.Is(err, io.EOF) || !cmp.Equal(want, got) {
 			t.Errorf("%v\n%s", err, cmp.Diff(want, got))
 		}
 	})

@@ -64,7 +64,7 @@ func greet(t *testing.T, b *Backend, r record, change func(*hello)) (peer, *fram
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	var got []frame
 	for {

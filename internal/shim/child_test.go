@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 
 // child is a scriptable raw server. Its arguments happen before it reads; each line that it reads is
 // {"id":N,"do":"verb","arg":"..."}, and an answer is {"id":N,"result":...}. Lines without "do" are echoed as a whole.
+// Errors of writing are dropped: a reader that has gone is part of what is tested.
 func child(args []string) int {
 	for _, a := range args {
 		verb, arg, _ := strings.Cut(a, "=")
@@ -48,7 +49,7 @@ func child(args []string) int {
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			out.Flush()
+			_ = out.Flush()
 			return 0
 		}
 		var m struct {
@@ -57,15 +58,15 @@ func child(args []string) int {
 			Arg string
 		}
 		if bytes.Contains(line, []byte(`"do":`)) && json.Unmarshal(line, &m) == nil && m.Do != "" {
-			out.Flush()
+			_ = out.Flush()
 			if code, end := act(m.Do, m.Arg, m.ID); end {
 				return code
 			}
 			continue
 		}
-		out.Write(line)
+		_, _ = out.Write(line)
 		if in.Buffered() == 0 {
-			out.Flush()
+			_ = out.Flush()
 		}
 	}
 }
@@ -75,7 +76,7 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 	n, _ := strconv.Atoi(arg)
 	reply := func(result any) {
 		b, _ := json.Marshal(map[string]any{"id": id, "result": result})
-		os.Stdout.Write(append(b, '\n'))
+		_, _ = os.Stdout.Write(append(b, '\n'))
 	}
 	switch verb {
 	case "exit":
@@ -86,9 +87,9 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 		fmt.Fprintln(os.Stderr, err)
 		return 97, true
 	case "print":
-		os.Stdout.WriteString(arg + "\n")
+		_, _ = os.Stdout.WriteString(arg + "\n")
 	case "complain":
-		os.Stderr.WriteString(arg + "\n")
+		_, _ = os.Stderr.WriteString(arg + "\n")
 	case "ignore-term":
 		signal.Ignore(syscall.SIGTERM)
 	case "ignore-eof":
@@ -100,14 +101,14 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 			if err != nil {
 				time.Sleep(time.Hour)
 			}
-			os.Stdout.Write(line)
+			_, _ = os.Stdout.Write(line)
 		}
 	case "deaf":
 		time.Sleep(time.Hour)
 	case "close-stdout":
-		os.Stdout.Close()
+		_ = os.Stdout.Close()
 	case "close-stdin":
-		os.Stdin.Close()
+		_ = os.Stdin.Close()
 		time.Sleep(time.Hour)
 	case "delay":
 		time.Sleep(time.Duration(n) * time.Millisecond)
@@ -115,21 +116,21 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 	case "flood": // n notifications of 100 bytes
 		w := bufio.NewWriterSize(os.Stdout, 64<<10)
 		for i := range n {
-			fmt.Fprintf(w, `{"method":"n","params":{"i":%d,"pad":"%s"}}`+"\n", i, strings.Repeat("x", 60))
+			_, _ = fmt.Fprintf(w, `{"method":"n","params":{"i":%d,"pad":"%s"}}`+"\n", i, strings.Repeat("x", 60))
 		}
-		w.Flush()
+		_ = w.Flush()
 		if id != nil {
 			reply(n)
 		}
 	case "big": // one answer of about n bytes, id last, as the TypeScript SDK writes it
 		w := bufio.NewWriterSize(os.Stdout, 64<<10)
-		w.WriteString(`{"result":"`)
+		_, _ = w.WriteString(`{"result":"`)
 		pad := bytes.Repeat([]byte("y"), 1<<16)
 		for left := n; left > 0; left -= len(pad) {
-			w.Write(pad[:min(left, len(pad))])
+			_, _ = w.Write(pad[:min(left, len(pad))])
 		}
-		fmt.Fprintf(w, `","jsonrpc":"2.0","id":%s}`+"\n", id)
-		w.Flush()
+		_, _ = fmt.Fprintf(w, `","jsonrpc":"2.0","id":%s}`+"\n", id)
+		_ = w.Flush()
 	case "grandchild": // one that outlives us with our stdout, in our group
 		c := exec.Command(os.Args[0], "child", "ignore-term", "deaf")
 		c.Stdout, c.Stderr = os.Stdout, os.Stderr

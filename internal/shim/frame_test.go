@@ -53,7 +53,7 @@ func FuzzFrames(f *testing.F) {
 				}
 				return
 			}
-			again = fr.header.append(again)
+			again = fr.append(again)
 			again = append(again, fr.tag...)
 			again = append(again, fr.body...)
 			if !bytes.HasPrefix(data, again) {

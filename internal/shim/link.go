@@ -263,7 +263,7 @@ func (l *link) clear(held bool) {
 		b.cfg.Log.Warn("bundle not removed", slog.String(key.Path, string(l.dir)), slog.String(key.Cause, err.Error()))
 	}
 	b.cfg.Log.Warn("supervisor lost", slog.String(key.Shim, l.dir.id()), slog.Int(key.Pid, l.super.Self.Pid),
-		slog.Int(key.Child, l.welcome.Child.Pid), slog.Bool("orphans_killed", killed))
+		slog.Int(key.Child, l.welcome.Child.Pid), slog.Bool(key.Orphans, killed))
 }
 
 // waitGone waits at most d for the end of a process that is not our child.
