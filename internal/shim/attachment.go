@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,9 +17,6 @@ const (
 	// the way, so that its window never closes for a child that reads.
 	ackMessages = windowMessages / 2
 	ackBytes    = windowBytes / 2
-	// ackAfter is how long an acknowledgement waits for a message to ride with. A call that is answered sooner costs
-	// no frame of its own.
-	ackAfter = 2 * time.Millisecond
 	// copyBelow is the size up to which messages are copied together for one write; copying more costs more than a
 	// system call.
 	copyBelow = 16 << 10
@@ -34,7 +30,6 @@ type attachment struct {
 
 	written atomic.Uint64 // seq of the last message that was written to the child completely
 	acked   atomic.Uint64 // the last one that the daemon was told of
-	armed   atomic.Bool   // a late acknowledgement is on its way
 	pong    atomic.Int64  // when the daemon last showed life, nanoseconds of the supervisor's clock
 	gone    chan struct{} // closed when the connection is over
 
@@ -144,7 +139,7 @@ func (a *attachment) json(k kind, value any) error {
 }
 
 // wrote records that the child has all messages up to seq. The acknowledgement travels with the next frame; alone
-// only when several are due or nothing comes along soon.
+// only when several are due, or when the pump of this connection sees that nothing comes along (eagerly).
 func (a *attachment) wrote(seq uint64, bytes int) {
 	a.written.Store(seq)
 	acked := a.acked.Load()
@@ -153,15 +148,11 @@ func (a *attachment) wrote(seq uint64, bytes int) {
 	}
 	if a.due += bytes; a.due >= ackBytes && seq-acked >= ackMessages {
 		a.ack()
-		return
-	}
-	if a.armed.CompareAndSwap(false, true) {
-		time.AfterFunc(ackAfter, a.lateAck)
 	}
 }
 
+// lateAck sends the acknowledgement that found nothing to ride with.
 func (a *attachment) lateAck() {
-	a.armed.Store(false)
 	if a.written.Load() > a.acked.Load() {
 		a.ack()
 	}

@@ -87,11 +87,15 @@ func answer(pipe *os.File, r ready) error {
 	return errors.Join(err, pipe.Close())
 }
 
+// processors is how many of the scheduler's processors a supervisor has: each pump keeps one while it waits eagerly, and
+// two are left for everything else. They are no threads, and cost a few KiB each.
+const processors = 4
+
 // prepare takes the bundle over: lock, socket, record. Nothing is started yet.
 func prepare(b bundle) (*supervisor, error) {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
-	runtime.GOMAXPROCS(min(2, runtime.GOMAXPROCS(0)))
+	runtime.GOMAXPROCS(processors)
 	unix.Umask(0o077)
 
 	if err := checkOwned(string(b), fs.ModeDir); err != nil {

@@ -215,7 +215,7 @@ func (a *attachment) supersede(by daemonInfo) {
 // pumpInput carries messages of one holder to the child until the holder leaves.
 func (s *supervisor) pumpInput(a *attachment) {
 	defer s.leave(a)
-	r := newFrameReader(a.conn, readBuffer)
+	r := newFrameReader(eagerly(a.conn, a.lateAck), readBuffer)
 	out := make([]byte, 0, readBuffer)
 	var last uint64
 	for {

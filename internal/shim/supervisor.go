@@ -153,7 +153,7 @@ func (s *supervisor) spawnLocked() {
 	s.life = newLife(child, s.spec.Ladder, &s.tail, func() { _ = child.Stdin.Close() })
 	l := s.life
 	go func() {
-		pumpOutput(child.Stdout, s)
+		pumpOutput(eagerly(child.Stdout, nil), s)
 		close(l.out)
 	}()
 	go func() {
