@@ -29,6 +29,9 @@ type lane struct {
 	link       Link
 	started    time.Time
 
+	tasksOnce sync.Once
+	tasksSeen bool // see hasTasks
+
 	refs  atomic.Uint64
 	ready atomic.Bool // handshake done
 	down  atomic.Bool // closed or closing: no new call
@@ -37,8 +40,8 @@ type lane struct {
 	calls    map[string]*call
 	byRef    map[uint64]*call
 	tokens   map[string]*call
-	tasks    map[string]owner // ids of live tasks, by the owner whose call created them
-	asks     map[string]*ask  // open questions of the server, by its own id
+	tasks    map[string]liveTask // by id, with the owner whose call created them
+	asks     map[string]*ask     // open questions of the server, by its own id
 	sessions map[*Session]struct{}
 	waiting  []*call // admission queue of a server that asks, oldest first
 	held     []*ask  // questions that nobody can be blamed for yet
@@ -356,7 +359,7 @@ func (l *lane) close(reason string) {
 func (l *lane) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.calls) > 0 || len(l.waiting) > 0 || len(l.subs) > 0 || len(l.tasks) > 0 || len(l.asks) > 0 || len(l.listens) > 0
+	return len(l.calls) > 0 || len(l.waiting) > 0 || len(l.subs) > 0 || l.liveTasksLocked() || len(l.asks) > 0 || len(l.listens) > 0
 }
 
 func (l *lane) idleSince() time.Time {

@@ -13,8 +13,19 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 
 // Request takes one request of a legacy client. The answer, and everything that belongs to it, comes on the stream.
 func (x *Session) Request(body []byte, m rpc.Message) *Stream {
+	return x.request(newStream("", x.Version >= era.V20250326), body, m) // kept from its first message: it may become resumable
+}
+
+// RequestPlain is Request for a client that takes nothing but the response: questions of the server do not come on this
+// stream.
+func (x *Session) RequestPlain(body []byte, m rpc.Message) *Stream {
+	st := newStream("", false)
+	st.plain = true
+	return x.request(st, body, m)
+}
+
+func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 	x.srv.requests.Add(1)
-	st := newStream("", x.Version >= era.V20250326) // kept from its first message: it may become resumable later
 	method := m.MethodOf(body)
 	id := m.ID.Of(body)
 	if x.bridged {
@@ -230,6 +241,22 @@ func (x *Session) cancelled(body []byte, m rpc.Message) {
 		return rpc.Splice(body, rpc.Edit{At: m.RequestID, With: c.upID})
 	})
 	c.stream.end()
+	x.withdrawAsks(c.stream)
+}
+
+// withdrawAsks ends the questions that were shown on the stream of a call that its client cancelled.
+func (x *Session) withdrawAsks(st *Stream) {
+	x.mu.Lock()
+	var asks []*ask
+	for _, a := range x.asks {
+		if a.stream == st {
+			asks = append(asks, a)
+		}
+	}
+	x.mu.Unlock()
+	for _, a := range asks {
+		a.giveUp()
+	}
 }
 
 // Respond takes a client's answer to a question of the server. Answers to unknown or settled questions are dropped.
@@ -265,6 +292,9 @@ func (x *Session) ask(a *ask, via *call) {
 	st := a.stream
 	if st == nil {
 		st = x.streamFor(via)
+	}
+	if st.plain {
+		st = x.get
 	}
 	nobodyReads := st == x.get && !st.isLive()
 	wait := askPerson

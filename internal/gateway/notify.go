@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"bytes"
+	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -213,7 +216,7 @@ func (l *lane) taskOwnerLocked(body []byte, m rpc.Message) owner {
 		return nil
 	}
 	id, _ := rpc.Unquote(raw.Of(body))
-	return l.tasks[id]
+	return l.tasks[id].owner
 }
 
 // maxTasks bounds the ids of live tasks that a lane remembers; above it attribution falls back to the other rules.
@@ -227,7 +230,10 @@ func (l *lane) trackTaskLocked(c *call, body []byte, m rpc.Message) {
 	}
 	var task rpc.Span
 	switch c.method {
-	case "tools/call", "sampling/createMessage":
+	case "tools/call":
+		if !l.hasTasks() {
+			return
+		}
 		if task = rpc.Find(body, m.Result, "task"); !task.Ok() && m.ResultType.Ok() && string(m.ResultType.Of(body)) == `"task"` {
 			task = m.Result
 		}
@@ -247,9 +253,42 @@ func (l *lane) trackTaskLocked(c *call, body []byte, m rpc.Message) {
 	default:
 		if c.method == "tools/call" && len(l.tasks) < maxTasks {
 			if l.tasks == nil {
-				l.tasks = map[string]owner{}
+				l.tasks = map[string]liveTask{}
 			}
-			l.tasks[id] = c.owner
+			l.tasks[id] = liveTask{owner: c.owner, until: l.srv.g.now().Add(taskTTL(body, task))}
 		}
 	}
+}
+
+// liveTask is a task that was created and not yet seen to end.
+type liveTask struct {
+	owner owner
+	until time.Time // its time to live: after that it keeps no lane running
+}
+
+// maxTaskTTL bounds how long a task without a time to live, or with a very long one, keeps its lane.
+const maxTaskTTL = time.Hour
+
+// taskTTL reads the time to live of a task, in milliseconds: ttl in 2025-11-25, ttlMs in the extension of 2026-07-28.
+func taskTTL(body []byte, task rpc.Span) time.Duration {
+	for _, name := range []string{"ttl", "ttlMs"} {
+		if ms, err := strconv.ParseInt(string(rpc.Find(body, task, name).Of(body)), 10, 64); err == nil && ms >= 0 {
+			return min(time.Duration(min(ms, maxTaskTTL.Milliseconds()))*time.Millisecond, maxTaskTTL)
+		}
+	}
+	return maxTaskTTL
+}
+
+// hasTasks reports whether the backend's handshake, which is over, speaks of tasks at all. Results are searched for them only then: a
+// large result costs time.
+func (l *lane) hasTasks() bool {
+	l.tasksOnce.Do(func() { l.tasksSeen = bytes.Contains(l.result, []byte("tasks")) })
+	return l.tasksSeen
+}
+
+// liveTasksLocked forgets tasks whose time is over, and reports whether any is left.
+func (l *lane) liveTasksLocked() bool {
+	now := l.srv.g.now()
+	maps.DeleteFunc(l.tasks, func(_ string, t liveTask) bool { return now.After(t.until) })
+	return len(l.tasks) > 0
 }

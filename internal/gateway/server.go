@@ -222,11 +222,11 @@ func (s *Server) mayStart() (time.Duration, error) {
 	if wait <= maxSlotWait && state != supervise.CrashLoop {
 		return wait, nil
 	}
-	text := "waits before the next start"
+	text := "waits before the next start; last error: " + s.lastErr
 	if state == supervise.CrashLoop {
-		text = "crash loop: it failed " + fmt.Sprint(s.history.Failures()) + " times; `mcpx server restart " + s.name() + "` tries at once"
+		text = fmt.Sprintf("crash loop: it failed %d times; last error: %s\n`mcpx server restart %s` tries at once", s.history.Failures(), s.lastErr, s.name())
 	}
-	return 0, &startError{text: text + "; last error: " + s.lastErr, wait: wait}
+	return 0, &startError{text: text, wait: wait}
 }
 
 // startFailed records a start that did not reach a handshake.
@@ -238,6 +238,9 @@ func (s *Server) startFailed(err error) {
 	defer s.mu.Unlock()
 	s.history.Exited(s.g.now(), false, s.jitter(), err.Error())
 	s.lastErr, s.errAt = err.Error(), s.g.now()
+	if t, ok := errors.AsType[*startError](err); ok {
+		s.logged([]byte("mcpx: start failed: " + t.text + "\n"))
+	}
 }
 
 // laneEnded records the end of a lane that had been ready.
@@ -256,6 +259,7 @@ func (s *Server) laneEnded(l *lane, e Exit) {
 		s.history.Healthy(s.g.now())
 	}
 	s.history.Exited(s.g.now(), true, s.jitter(), text)
+	s.logged([]byte("mcpx: " + e.String() + "\n"))
 	s.lastErr, s.errAt = text, s.g.now()
 }
 

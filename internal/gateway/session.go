@@ -213,7 +213,7 @@ func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) 
 			x.first = a.body
 			return l, nil
 		}
-		if l.version() != x.Version || x.srv.def.Load().Stateful {
+		if l.version() != x.Version || x.srv.def.Load().Stateful || !keepsPromises(x.first, l.result) {
 			l.close("the session cannot be restored")
 			x.srv.g.goes.Go(x.Close)
 			return nil, &startError{text: "the server came back different or is stateful; the session ended, initialize again", wait: time.Second}
@@ -221,6 +221,23 @@ func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) 
 		x.restore(l)
 		return l, nil
 	}
+}
+
+// keepsPromises reports whether the result of a new handshake has every capability that the first answer promised.
+func keepsPromises(first, result []byte) bool {
+	m := mustScan(first)
+	promised := rpc.Find(first, m.Result, "capabilities")
+	now := rpc.Find(result, rpc.Span{To: len(result)}, "capabilities")
+	if !promised.Ok() || first[promised.From] != '{' {
+		return true
+	}
+	for member := range rpc.Members(first, promised) {
+		name, _ := rpc.Unquote(member.Key.Of(first))
+		if !now.Ok() || result[now.From] != '{' || !rpc.Find(result, now, name).Ok() {
+			return false
+		}
+	}
+	return true
 }
 
 // restore repeats the set-up of the session on a new process.

@@ -31,6 +31,8 @@ type Stream struct {
 	// ID is the event-id prefix of a resumable stream, "" for one that cannot be resumed.
 	ID string
 
+	plain bool // the client takes the response and nothing else
+
 	mu     sync.Mutex    // guards the fields below; taken last, never with I/O
 	gone   func()        // called when a modern client leaves; nil for streams whose end is no cancellation
 	left   bool          // the client left, whether or not anyone was told
@@ -94,7 +96,7 @@ func (s *Stream) trimLocked() {
 		drop++
 	}
 	if drop > 0 {
-		s.events = append(s.events[:0:0], s.events[drop:]...)
+		s.events = s.events[drop:] // the next append that has no room moves what is left: a flood copies it rarely
 	}
 }
 

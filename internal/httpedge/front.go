@@ -214,7 +214,11 @@ func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body 
 		x.Respond(body, m)
 		v.w.WriteHeader(http.StatusAccepted)
 	case rpc.Request:
-		v.legacy(x, x.Request(body, m), m.ID.Of(body))
+		ask := x.Request
+		if !v.asSSE {
+			ask = x.RequestPlain
+		}
+		v.legacy(x, ask(body, m), m.ID.Of(body))
 	}
 }
 

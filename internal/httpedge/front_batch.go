@@ -66,7 +66,7 @@ func (f *Front) batchParts(ctx context.Context, x *gateway.Session, body []byte,
 		one := rpc.OneLine(slices.Clone(p.Of(body)))
 		switch msgs[i].Kind {
 		case rpc.Request:
-			streams = append(streams, x.Request(one, msgs[i]))
+			streams = append(streams, x.RequestPlain(one, msgs[i]))
 		case rpc.Notification:
 			x.Notify(one, msgs[i])
 		case rpc.Result, rpc.Error:
