@@ -394,7 +394,11 @@ func (x *Session) over() {
 	}
 	for _, c := range calls {
 		c.cancel("session ended")
-		c.fail(trouble{class: SentUnknown, text: "the session ended while the call ran"})
+		if c.written.Load() {
+			c.fail(trouble{class: SentUnknown, text: "the session ended while the call ran"})
+		} else {
+			c.fail(trouble{class: NotSent, text: "the session ended before the call was sent; initialize again"})
+		}
 	}
 	for _, c := range listens {
 		if c != nil {
