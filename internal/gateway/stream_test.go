@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"fmt"
-	"strings"
 	"runtime"
+	"strings"
 	"testing"
 )
 
