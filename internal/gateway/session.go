@@ -394,7 +394,7 @@ func (x *Session) over() {
 	}
 	for _, c := range calls {
 		c.cancel("session ended")
-		if c.written.Load() {
+		if c.where() != nil { // handed to a link, which has not said yet how far it came
 			c.fail(trouble{class: SentUnknown, text: "the session ended while the call ran"})
 		} else {
 			c.fail(trouble{class: NotSent, text: "the session ended before the call was sent; initialize again"})
