@@ -49,6 +49,8 @@ type Status struct {
 	Servers  ServerCounts     `json:"servers"`
 	Counters gateway.Counters `json:"counters"`
 	Resident int64            `json:"resident_bytes,omitempty"` // memory of the daemon; 0 where the system does not tell
+
+	Goroutines int `json:"goroutines"` // of the daemon: a number that only grows is a leak
 }
 
 // ServerCounts counts catalog entries by what they are doing.

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"mcpx/internal/api"
@@ -35,7 +36,7 @@ func (c *Control) Status(ctx context.Context, _ api.None) (api.Status, error) {
 	}
 	out := api.Status{
 		Daemon: c.cfg.Daemon, Health: healthOf(servers), Counters: c.cfg.Gateway.Counters(),
-		Resident: c.cfg.Resident(c.cfg.Daemon.Pid),
+		Resident: c.cfg.Resident(c.cfg.Daemon.Pid), Goroutines: runtime.NumGoroutine(),
 	}
 	for _, s := range servers {
 		out.Servers.Total++

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpx/internal/api"
 	"mcpx/internal/test/fakemcp"
 	"mcpx/internal/test/rig"
 )
@@ -84,7 +85,7 @@ func definite(t *testing.T, c *rig.Client, body string, within time.Duration, cl
 func TestHostileChildren(t *testing.T) {
 	g := rig.Start(t)
 	g.Add("neighbour", rig.Fixture(t, fakemcp.Options{}))
-	before := rig.Descriptors(g.PID())
+	before, threads := rig.Descriptors(g.PID()), goroutines(t, g)
 	for _, supervised := range []bool{true, false} {
 		for _, x := range []struct {
 			name string
@@ -172,6 +173,20 @@ func TestHostileChildren(t *testing.T) {
 	rig.Until(t, 10*time.Second, fmt.Sprintf("the daemon is back at %d descriptors", before), func() bool {
 		return rig.Descriptors(g.PID()) <= before+4 // connections of this test that are kept alive
 	})
+	t.Logf("goroutines of the daemon: %d before, %d after", threads, goroutines(t, g))
+	rig.Until(t, 10*time.Second, fmt.Sprintf("the daemon is back at %d goroutines", threads), func() bool {
+		return goroutines(t, g) <= threads+16 // four for each of those connections
+	})
+}
+
+// goroutines is how many the daemon has.
+func goroutines(t *testing.T, g *rig.Gateway) int {
+	t.Helper()
+	s, err := g.API().Status(t.Context(), api.None{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Goroutines
 }
 
 func number(t *testing.T, answer []byte) int {
