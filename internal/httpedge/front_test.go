@@ -63,7 +63,7 @@ func (l *answeringLink) Detach(context.Context) error { return nil }
 func (l *answeringLink) Info() gateway.LinkInfo       { return gateway.LinkInfo{} }
 
 // front serves two legacy servers, a and b; tokens are names of principals.
-func front(t *testing.T) (string, chan func()) {
+func front(t testing.TB) (string, chan func()) {
 	t.Helper()
 	b := answering{release: make(chan func(), 4)}
 	g, err := gateway.New(gateway.Config{
@@ -98,7 +98,7 @@ func front(t *testing.T) (string, chan func()) {
 }
 
 // do sends one request; headers are "Name: value", and the token is "owner" unless they say otherwise.
-func do(t *testing.T, method, url, body string, headers ...string) (int, string, http.Header) {
+func do(t testing.TB, method, url, body string, headers ...string) (int, string, http.Header) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -127,7 +127,7 @@ func do(t *testing.T, method, url, body string, headers ...string) (int, string,
 	return res.StatusCode, string(got), res.Header
 }
 
-func open(t *testing.T, url, version string) string {
+func open(t testing.TB, url, version string) string {
 	t.Helper()
 	status, body, h := do(t, "POST", url, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 	if status != 200 || h.Get(hdrSession) == "" {
