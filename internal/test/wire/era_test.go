@@ -166,11 +166,16 @@ func TestSharedQuestions(t *testing.T) {
 		ask := func(mark string) string {
 			return tool(quote(mark), "ask", `{"method":"sampling/createMessage","mark":`+quote(mark)+`}`)
 		}
-		streams := map[string]*rig.Stream{"one": a.Begin(ask("one")), "two": b.Begin(ask("two"))}
-		owners := map[string]*rig.Client{"one": a, "two": b}
-		for mark, stream := range streams {
+		one, two := a.Begin(ask("one")), b.Begin(ask("two"))
+		// In the order in which they came: now that the server has asked, the second call waits for the end of the first one.
+		for _, x := range []struct {
+			mark   string
+			owner  *rig.Client
+			stream *rig.Stream
+		}{{"one", a, one}, {"two", b, two}} {
+			mark, stream := x.mark, x.stream
 			for {
-				e, ok := stream.Next(50 * time.Second)
+				e, ok := stream.Next(10 * time.Second)
 				if !ok {
 					t.Errorf("%s: the stream ended without an answer", mark)
 					break
@@ -179,7 +184,7 @@ func TestSharedQuestions(t *testing.T) {
 					if !strings.Contains(string(e.Data), mark) {
 						t.Errorf("the question of another call reached %s: %s", mark, e.Data)
 					}
-					reply(t, owners[mark], e.Data, `{"role":"assistant","content":{"type":"text","text":"Ada"},"model":"stub"}`)
+					reply(t, x.owner, e.Data, `{"role":"assistant","content":{"type":"text","text":"Ada"},"model":"stub"}`)
 					continue
 				}
 				if strings.Contains(string(e.Data), `"id":`+quote(mark)) {
