@@ -49,9 +49,11 @@ func BenchmarkFront(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if n, err := io.Copy(io.Discard, resp.Body); err != nil || n == 0 || resp.StatusCode != 200 {
+				n, err := io.Copy(io.Discard, resp.Body)
+				if err != nil || n == 0 || resp.StatusCode != 200 {
 					b.Fatalf("status %d, %d bytes, %v", resp.StatusCode, n, err)
 				}
+				resp.Body.Close()
 			}
 		})
 	}
