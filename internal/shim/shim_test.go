@@ -705,6 +705,10 @@ func TestDetachLeavesTheChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	supervisor, err := process.Identify(l.Info().Supervisor)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := l.Detach(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -715,9 +719,12 @@ func TestDetachLeavesTheChild(t *testing.T) {
 		t.Fatal("detach ended the child")
 	}
 	// Nobody comes: the orphan lease ends it and leaves an exit file.
-	for limit := time.Now().Add(patience); child.Alive(); time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(patience); child.Alive() || supervisor.Alive(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("the orphan outlived its lease")
 		}
+	}
+	if left, err := filepath.Glob(filepath.Join(r.state, "bundles", "*", "exit")); err != nil || len(left) != 1 {
+		t.Errorf("exit files %v, %v; want one", left, err)
 	}
 }
