@@ -48,8 +48,10 @@ vet:
 lint:
 	@$(call needs,$(GOLANGCI),golangci-lint v2.15.0); $(GOLANGCI) run ./...
 
+# What the race detector distorts, allocations and memory, is measured without it: under it these tests skip.
 unit:
 	$(GO) test $(RACE) -shuffle=on -timeout 10m $(UNITS)
+	$(GO) test -run '^Test(Allocations|Memory)$$' -timeout 5m ./internal/gateway ./internal/shim
 
 story:
 	$(GO) test -shuffle=on -timeout 10m ./internal/test/story/...
