@@ -153,6 +153,6 @@ type LinkInfo struct {
 	Started    time.Time `json:"started,omitzero"`          // when the child was spawned or the link opened
 	URL        string    `json:"url,omitempty"`             // HTTP
 	Version    string    `json:"version,omitempty"`         // version of the supervisor
-	Skipped    uint64    `json:"skipped_lines,omitempty"`   // stdout lines that were no messages
-	Malformed  uint64    `json:"malformed_lines,omitempty"` // stdout lines that began like a message and were not JSON
+	Skipped    uint64    `json:"skipped_lines,omitempty"`   // output that was no message; of a supervised child up to 10 s old
+	Malformed  uint64    `json:"malformed_lines,omitempty"` // HTTP: what began like a message and was not JSON; of stdio see ServerStatus
 }

@@ -454,7 +454,7 @@ func (s *Server) status() ServerStatus {
 	ok, wait, state := s.history.MayStart(s.g.now())
 	st := ServerStatus{
 		Name: e.Name, Kind: "http", Sharing: string(e.Sharing), Direct: e.Direct, State: Idle, Sessions: len(s.sessions),
-		Restarts: int(s.restarts.Load()), LastError: s.lastErr, ErrorAt: s.errAt, Attempts: s.history.Failures(), Lanes: []LaneStatus{},
+		Restarts: int(s.restarts.Load()), LastError: s.lastErr, ErrorAt: s.errAt, Attempts: s.history.Failures(), Malformed: s.malformed.Load(), Lanes: []LaneStatus{},
 	}
 	s.mu.Unlock()
 	if e.Stdio != nil {

@@ -29,8 +29,9 @@ type ServerStatus struct {
 	LastError string       `json:"last_error,omitempty"`
 	ErrorAt   time.Time    `json:"error_at,omitzero"`
 	NextTry   time.Time    `json:"next_try,omitzero"`
-	Attempts  int          `json:"attempts,omitempty"` // failures in a row
-	Notes     []string     `json:"notes,omitempty"`    // sharing-narrowed, asks, late answers
+	Attempts  int          `json:"attempts,omitempty"`           // failures in a row
+	Malformed uint64       `json:"malformed_messages,omitempty"` // what began like a message of the server and was none
+	Notes     []string     `json:"notes,omitempty"`              // sharing-narrowed, asks, late answers
 }
 
 // LaneStatus is the live state of one process or upstream session.

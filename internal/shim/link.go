@@ -197,6 +197,10 @@ func (l *link) frames(r *frameReader) gateway.Exit {
 				l.sink.Overlong(o.ID, o.Size)
 			}
 		case kindPing:
+			var c counters
+			if json.Unmarshal(f.body, &c) == nil { // supervisors of the first version send none
+				l.skipped.Store(c.Skipped)
+			}
 			l.box.push(header{kind: kindPong, generation: uint32(l.backend.cfg.Epoch)}.append(nil))
 		case kindExit:
 			var i exitInfo

@@ -189,10 +189,22 @@ func (s *supervisor) messages(lines [][]byte) {
 	}
 }
 
-// skipped is called by the stdout pump.
+// skipped is called by the stdout pump. The first of them is told at once: it is what a person looks for.
 func (s *supervisor) skipped(line []byte) {
-	s.count.skipped.Add(1)
+	if s.count.skipped.Add(1) == 1 {
+		if a := s.holder.Load(); a != nil {
+			go s.ping(a)
+		}
+	}
 	s.takeStderr(skippedChunk(line))
+}
+
+// ping asks the daemon for a sign of life, and tells it the counters on the way.
+func (s *supervisor) ping(a *attachment) {
+	s.mu.Lock()
+	c := s.countersLocked()
+	s.mu.Unlock()
+	_ = a.json(kindPing, c) // the reader of this connection notices, too, when it is gone
 }
 
 // overlong is called by the stdout pump.
@@ -309,7 +321,7 @@ func (s *supervisor) housekeeping(signals <-chan os.Signal) {
 			}
 		case now := <-tick.C:
 			if a := s.holder.Load(); a != nil {
-				go func() { _ = a.control(kindPing, nil) }() // a daemon that reads nothing must not stop the clock
+				go s.ping(a) // a daemon that reads nothing must not stop the clock
 			} else if now.Sub(s.started)%looksForSocket < pingEvery {
 				s.relisten()
 			}
