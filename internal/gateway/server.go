@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,57 +124,6 @@ func (s *Server) sameProcess(e catalog.Server) bool {
 	return reflect.DeepEqual(old.Stdio, e.Stdio) && reflect.DeepEqual(old.HTTP, e.HTTP) && old.Direct == e.Direct &&
 		old.Sharing == e.Sharing && old.Protocol == e.Protocol && old.IDStyle == e.IDStyle && old.Name == e.Name &&
 		old.Lifecycle == e.Lifecycle && old.Review == e.Review
-}
-
-// laneKey says which lane serves a caller: the sharing mode of the entry, or the stricter session mode when the
-// caller lacks the identity that the mode needs (governance.md section 2.3). An empty key is a lane of its own.
-func (s *Server) laneKey(c Caller) string {
-	e := s.def.Load()
-	switch e.Sharing {
-	case catalog.ShareGlobal:
-		return "global"
-	case catalog.ShareAgent:
-		if c.Agent != "" {
-			return "agent:" + c.Agent
-		}
-	case catalog.ShareWorkspace:
-		if c.Workspace != "" {
-			return "workspace:" + c.Workspace
-		}
-	case catalog.ShareAccount:
-		if hasRefs(e) {
-			return "account:" + c.Principal
-		}
-	case catalog.ShareSession, "":
-		return ""
-	}
-	s.narrowed.Store(true)
-	return ""
-}
-
-// soloKey names the lane of requests without a session: one for each running mcpx connect, one for each person over
-// HTTP, where nothing tells two modern clients apart.
-func soloKey(c Caller) string {
-	if c.Instance != "" {
-		return instancePrefix + c.Instance
-	}
-	return "principal:" + c.Principal
-}
-
-// instancePrefix marks lanes of one mcpx connect; their slots are forgotten when they are empty.
-const instancePrefix = "instance:"
-
-// hasRefs reports whether the entry binds any credential.
-func hasRefs(e *catalog.Server) bool {
-	bound := func(all map[string]catalog.Binding) bool {
-		for _, b := range all {
-			if b.Ref != "" || b.Template != "" {
-				return true
-			}
-		}
-		return false
-	}
-	return e.Stdio != nil && bound(e.Stdio.Env) || e.HTTP != nil && bound(e.HTTP.Headers)
 }
 
 // slotFor finds or makes the slot of a key.
@@ -307,190 +255,12 @@ func (s *Server) open(ctx context.Context, l *lane, c Caller, modern bool, trans
 	return nil
 }
 
-// shutAll ends every session and lane of a server that is no longer routed.
-func (s *Server) shutAll(reason string) {
-	s.mu.Lock()
-	s.stopped = true
-	slots := make([]*slot, 0, len(s.slots))
-	for _, sl := range s.slots {
-		slots = append(slots, sl)
-	}
-	sessions := make([]*Session, 0, len(s.sessions))
-	for _, x := range s.sessions {
-		sessions = append(sessions, x)
-	}
-	lanes := s.lanesLocked()
-	clear(s.slots)
-	clear(s.sessions)
-	s.mu.Unlock()
-	for _, x := range sessions {
-		x.over()
-	}
-	for _, sl := range slots {
-		sl.shut(reason)
-	}
-	for _, l := range lanes {
-		l.close(reason)
-	}
-}
-
 func (s *Server) lanesLocked() []*lane {
 	lanes := make([]*lane, 0, len(s.lanes))
 	for l := range s.lanes {
 		lanes = append(lanes, l)
 	}
 	return lanes
-}
-
-// restart ends all lanes; slots and sessions stay, so the next call starts the server again and restores its sessions.
-func (s *Server) restart() {
-	s.mu.Lock()
-	s.history.Clear()
-	s.lastErr = ""
-	lanes := s.lanesLocked()
-	s.mu.Unlock()
-	if s.def.Load().Protocol == catalog.ProtocolAuto || s.def.Load().Protocol == "" {
-		s.legacy.Store(uint32(unknown))
-		s.modern.Store(uint32(unknown))
-		s.sse.Store(false)
-	}
-	for _, l := range lanes {
-		l.close("restart")
-	}
-}
-
-// stop ends the server with the gateway.
-func (s *Server) stop(ctx context.Context, children bool) error {
-	s.mu.Lock()
-	s.stopped = true
-	sessions := make([]*Session, 0, len(s.sessions))
-	for _, x := range s.sessions {
-		sessions = append(sessions, x)
-	}
-	lanes := s.lanesLocked()
-	s.mu.Unlock()
-	for _, x := range sessions {
-		x.closeStreams()
-	}
-	var errs []error
-	for _, l := range lanes {
-		l.down.Store(true)
-		if children {
-			l.link.Close("daemon stop")
-			select {
-			case <-l.ended:
-			case <-ctx.Done():
-				errs = append(errs, fmt.Errorf("%s: still ending when the time was over", s.name()))
-			}
-			continue
-		}
-		if err := l.link.Detach(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.name(), err))
-		}
-		laneSink{l}.Closed(Exit{Reason: Detached})
-	}
-	return errors.Join(errs...)
-}
-
-// sweep ends idle sessions and lanes.
-func (s *Server) sweep(now time.Time) {
-	idle := s.limits().Idle
-	s.mu.Lock()
-	var over []*Session
-	for _, x := range s.sessions {
-		if x.idleSince(now) > sessionTTL {
-			over = append(over, x)
-		}
-	}
-	var reap []*lane
-	var unused []*slot
-	for name, sl := range s.slots {
-		if sl.usable() == nil && (strings.HasPrefix(name, bridgePrefix) || strings.HasPrefix(name, modernPrefix+instancePrefix)) {
-			unused = append(unused, sl)
-		}
-	}
-	for l := range s.lanes {
-		// A lane of one session lives as long as that session: it may hold state that cannot be rebuilt. Only an idle
-		// time that a person set for this server ends it earlier.
-		if !l.ready.Load() || l.down.Load() || idle < 0 || !l.shared && s.def.Load().Limits.Idle == 0 {
-			continue
-		}
-		if !l.busy() && now.Sub(l.idleSince()) > idle {
-			reap = append(reap, l)
-		}
-	}
-	sessions := make([]*Session, 0, len(s.sessions))
-	for _, x := range s.sessions {
-		sessions = append(sessions, x)
-	}
-	s.mu.Unlock()
-	for _, sl := range unused {
-		if sl.isEmpty() {
-			s.forgetSlot(sl) // its next client makes another
-		}
-	}
-	for _, x := range over {
-		x.Close()
-	}
-	for _, l := range reap {
-		l.close("idle")
-	}
-	for _, x := range sessions {
-		x.sweepStreams(now)
-	}
-	s.sweepParked(now)
-}
-
-func (s *Server) sessionCount() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.sessions)
-}
-
-func (s *Server) status() ServerStatus {
-	e := s.def.Load()
-	s.mu.Lock()
-	lanes := s.lanesLocked()
-	ok, wait, state := s.history.MayStart(s.g.now())
-	st := ServerStatus{
-		Name: e.Name, Kind: "http", Sharing: string(e.Sharing), Direct: e.Direct, State: Idle, Sessions: len(s.sessions),
-		Restarts: int(s.restarts.Load()), LastError: s.lastErr, ErrorAt: s.errAt, Attempts: s.history.Failures(), Malformed: s.malformed.Load(), Lanes: []LaneStatus{},
-	}
-	s.mu.Unlock()
-	if e.Stdio != nil {
-		st.Kind = "stdio"
-	}
-	switch {
-	case state == supervise.CrashLoop:
-		st.State = CrashLoop
-	case !ok:
-		st.State = Waiting
-	}
-	if !ok {
-		st.NextTry = s.g.now().Add(wait)
-	}
-	for _, l := range lanes {
-		ls := l.status()
-		if l.down.Load() {
-			continue
-		}
-		st.Lanes = append(st.Lanes, ls)
-		st.InFlight += ls.InFlight
-		if ls.State == Ready || ls.State == Starting && st.State != Ready {
-			st.State = ls.State
-		}
-	}
-	slices.SortFunc(st.Lanes, func(a, b LaneStatus) int { return strings.Compare(a.Key, b.Key) })
-	if st.State == Idle && s.starting.Load() > 0 {
-		st.State = Starting
-	}
-	if s.narrowed.Load() {
-		st.Notes = append(st.Notes, "sharing-narrowed")
-	}
-	if s.asks.Load() {
-		st.Notes = append(st.Notes, "asks")
-	}
-	return st
 }
 
 // clientInfo is how the gateway introduces itself to backends.

@@ -1,6 +1,12 @@
 package gateway
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"mcpx/internal/supervise"
+)
 
 // State is what a server or a lane is doing now.
 type State string
@@ -56,4 +62,56 @@ type Counters struct {
 	Dropped     uint64 `json:"dropped_notifications"`
 	Sessions    int    `json:"sessions"`
 	MaxSessions int    `json:"max_sessions"`
+}
+
+func (s *Server) sessionCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+func (s *Server) status() ServerStatus {
+	e := s.def.Load()
+	s.mu.Lock()
+	lanes := s.lanesLocked()
+	ok, wait, state := s.history.MayStart(s.g.now())
+	st := ServerStatus{
+		Name: e.Name, Kind: "http", Sharing: string(e.Sharing), Direct: e.Direct, State: Idle, Sessions: len(s.sessions),
+		Restarts: int(s.restarts.Load()), LastError: s.lastErr, ErrorAt: s.errAt, Attempts: s.history.Failures(), Malformed: s.malformed.Load(), Lanes: []LaneStatus{},
+	}
+	s.mu.Unlock()
+	if e.Stdio != nil {
+		st.Kind = "stdio"
+	}
+	switch {
+	case state == supervise.CrashLoop:
+		st.State = CrashLoop
+	case !ok:
+		st.State = Waiting
+	}
+	if !ok {
+		st.NextTry = s.g.now().Add(wait)
+	}
+	for _, l := range lanes {
+		ls := l.status()
+		if l.down.Load() {
+			continue
+		}
+		st.Lanes = append(st.Lanes, ls)
+		st.InFlight += ls.InFlight
+		if ls.State == Ready || ls.State == Starting && st.State != Ready {
+			st.State = ls.State
+		}
+	}
+	slices.SortFunc(st.Lanes, func(a, b LaneStatus) int { return strings.Compare(a.Key, b.Key) })
+	if st.State == Idle && s.starting.Load() > 0 {
+		st.State = Starting
+	}
+	if s.narrowed.Load() {
+		st.Notes = append(st.Notes, "sharing-narrowed")
+	}
+	if s.asks.Load() {
+		st.Notes = append(st.Notes, "asks")
+	}
+	return st
 }
