@@ -41,7 +41,7 @@ func NotRoutable(s Server) []string {
 			reasons = append(reasons, reason)
 		}
 	}
-	add(s.Review == ReviewPending || s.Review == "", NotReviewed)
+	add(s.Review != ReviewApproved && s.Review != ReviewRejected && s.Review != ReviewQuarantined, NotReviewed)
 	add(s.Review == ReviewRejected, ReviewSaidNo)
 	add(s.Review == ReviewQuarantined, ToolsChanged)
 	add(s.Lifecycle == Disabled, SwitchedOff)

@@ -103,7 +103,7 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 func wordsFor(word string) string {
 	people, ok := map[string]string{
 		"operator": "you added it", "import": "imported from a file", "observed": "the configuration of an agent",
-		"review-pending": "nobody has agreed to it yet", "review-rejected": "it was rejected", "review-quarantined": "it is in quarantine",
+		"review-pending": "nobody has agreed to it yet", "review-rejected": "it was rejected", catalog.ToolsChanged: "it is in quarantine",
 		"sharing-narrowed": "some callers have a process of their own, because their agent, project or account is not known",
 		"asks":             "it asks questions that do not say which call they belong to, so calls of different clients run one after the other",
 	}[word]

@@ -340,7 +340,8 @@ func (c *Control) describe(s catalog.Server, live map[string]gateway.ServerStatu
 	if v.Overlay {
 		v.Server = masked(s)
 	}
-	v.Routable, v.Reasons = routable(s)
+	v.Reasons = catalog.NotRoutable(s)
+	v.Routable = len(v.Reasons) == 0
 	if v.Status.Name == "" { // not known to the gateway yet
 		v.Status = gateway.ServerStatus{Name: s.Name, Sharing: string(s.Sharing), Direct: s.Direct, State: gateway.Idle}
 	}
@@ -348,18 +349,6 @@ func (c *Control) describe(s catalog.Server, live map[string]gateway.ServerStatu
 		v.Advice = advice(s, v.Status)
 	}
 	return v
-}
-
-// routable says whether the gateway routes an entry, with every reason why not.
-func routable(s catalog.Server) (bool, []string) {
-	var reasons []string
-	if s.Review != catalog.ReviewApproved {
-		reasons = append(reasons, "review-"+string(s.Review))
-	}
-	if s.Lifecycle == catalog.Disabled {
-		reasons = append(reasons, "lifecycle-disabled")
-	}
-	return len(reasons) == 0, reasons
 }
 
 // masked hides the values of an observed entry: they may be secrets, and nobody declared them to be none.

@@ -56,7 +56,7 @@ func (l *lane) asked(in Inbound, m rpc.Message) {
 			return
 		}
 	case l.era == era.Modern:
-		a.refuse(codeNoMethod, "servers of this revision ask by input_required")
+		a.refuse(era.CodeMethodNotFound, "servers of this revision ask by input_required")
 		return
 	}
 	idKey, ok := rpc.IDKey(id)
@@ -67,7 +67,7 @@ func (l *lane) asked(in Inbound, m rpc.Message) {
 	l.mu.Lock()
 	if len(l.asks) >= maxAsks {
 		l.mu.Unlock()
-		a.refuse(codeInternal, "too many open questions")
+		a.refuse(era.CodeInternal, "too many open questions")
 		return
 	}
 	l.asks[idKey] = a
@@ -255,7 +255,7 @@ func (a *ask) refuse(code int, text string) {
 // giveUp answers for a client that is gone: cancel for an elicitation, an error for everything else.
 func (a *ask) giveUp() {
 	if a.method != "elicitation/create" {
-		a.refuse(codeInternal, "no client is there to answer "+a.method)
+		a.refuse(era.CodeInternal, "no client is there to answer "+a.method)
 		return
 	}
 	if !a.settle() {
@@ -299,10 +299,10 @@ type nobody struct{}
 
 func (nobody) ask(a *ask, _ *call) {
 	if a.method == "roots/list" {
-		a.refuse(codeNoMethod, "this client has no roots")
+		a.refuse(era.CodeMethodNotFound, "this client has no roots")
 		return
 	}
-	a.refuse(codeNoMethod, "no client is connected that could answer "+a.method)
+	a.refuse(era.CodeMethodNotFound, "no client is connected that could answer "+a.method)
 }
 
 func isNobody(o owner) bool {

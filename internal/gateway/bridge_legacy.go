@@ -49,14 +49,14 @@ func (x *Session) requestBridged(st *Stream, method string, body []byte, m rpc.M
 		return
 	case "logging/setLevel":
 		if !x.note(method, body, m) {
-			st.finish(rpc.ErrorResponse(id, codeInvalidParams, "unknown log level", nil), 200)
+			st.finish(rpc.ErrorResponse(id, era.CodeInvalidParams, "unknown log level", nil), 200)
 			return
 		}
 		st.finish(rpc.ResultResponse(id, []byte("{}")), 200)
 		return
 	case "resources/subscribe", "resources/unsubscribe":
 		if !x.note(method, body, m) {
-			st.finish(rpc.ErrorResponse(id, codeInvalidParams, "params.uri is missing", nil), 200)
+			st.finish(rpc.ErrorResponse(id, era.CodeInvalidParams, "params.uri is missing", nil), 200)
 			return
 		}
 		x.relistenBridged()
@@ -76,12 +76,12 @@ func (x *Session) requestBridged(st *Stream, method string, body []byte, m rpc.M
 	modern := era.LegacyToModern(body, m, env)
 	scanned, err := rpc.Scan(modern)
 	if err != nil { // one more level than the client's own message can be one too many
-		st.finish(rpc.ErrorResponse(id, codeInvalidParams, "the request cannot be passed on: "+err.Error(), nil), 200)
+		st.finish(rpc.ErrorResponse(id, era.CodeInvalidParams, "the request cannot be passed on: "+err.Error(), nil), 200)
 		return
 	}
 	c := x.newCall(st, method, modern, scanned)
 	if c == nil {
-		st.finish(rpc.ErrorResponse(id, codeInvalidRequest, "a request with this id is still in flight", nil), 200)
+		st.finish(rpc.ErrorResponse(id, era.CodeInvalidRequest, "a request with this id is still in flight", nil), 200)
 		return
 	}
 	t := &turns{x: x, st: st, id: id, method: method, request: modern, uri: m.URI.Of(body)}
@@ -163,7 +163,7 @@ func (t *turns) asks(c *call, body []byte, m rpc.Message) {
 	entries, state := era.InputRequests(body, m)
 	if t.rounds > maxRounds {
 		t.x.done(c)
-		t.st.finish(rpc.ErrorResponse(t.id, codeInternal, "the server asked too often", nil), 200)
+		t.st.finish(rpc.ErrorResponse(t.id, era.CodeInternal, "the server asked too often", nil), 200)
 		return
 	}
 	g := &gathering{t: t, c: c, state: slices.Clone(state), left: len(entries), values: map[string][]byte{}}
@@ -180,7 +180,7 @@ func (t *turns) asks(c *call, body []byte, m rpc.Message) {
 		}
 		if err != nil { // what is valid inside a result need not be a valid request
 			t.x.done(c)
-			t.st.finish(rpc.ErrorResponse(t.id, codeInternal, "the server's question cannot be passed on: "+err.Error(), nil), 200)
+			t.st.finish(rpc.ErrorResponse(t.id, era.CodeInternal, "the server's question cannot be passed on: "+err.Error(), nil), 200)
 			return
 		}
 		a := &ask{lane: c.where(), method: e.Method, body: req, msg: msg, owner: t.x, stream: t.st}
@@ -216,7 +216,7 @@ func (g *gathering) got(e era.InputRequest, body []byte, m rpc.Message) {
 		g.failed = true
 		g.mu.Unlock()
 		g.t.x.done(g.c)
-		g.t.st.finish(rpc.ErrorResponse(g.t.id, codeInternal, "the client did not answer "+e.Method+": "+errorText(body, m), nil), 200)
+		g.t.st.finish(rpc.ErrorResponse(g.t.id, era.CodeInternal, "the client did not answer "+e.Method+": "+errorText(body, m), nil), 200)
 		return
 	}
 	g.values[e.Key] = slices.Clone(m.Result.Of(body))
@@ -250,7 +250,7 @@ func (g *gathering) next() {
 	body := era.Retry(g.t.request, mustScan(g.t.request), answers, g.state)
 	m, err := rpc.Scan(body)
 	if err != nil {
-		g.t.st.finish(rpc.ErrorResponse(g.t.id, codeInvalidParams, "the answers cannot be passed on: "+err.Error(), nil), 200)
+		g.t.st.finish(rpc.ErrorResponse(g.t.id, era.CodeInvalidParams, "the answers cannot be passed on: "+err.Error(), nil), 200)
 		return
 	}
 	c := x.newCall(g.t.st, g.t.method, body, m)

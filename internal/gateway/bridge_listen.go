@@ -35,7 +35,7 @@ func (s *Server) bridgeListen(st *Stream, l *lane, r ModernRequest) {
 	var want listenFilter
 	if raw := rpc.Find(r.Body, r.Msg.Params, "notifications"); raw.Ok() {
 		if err := json.Unmarshal(raw.Of(r.Body), &want); err != nil {
-			st.finish(rpc.ErrorResponse(r.id(), codeInvalidParams, "params.notifications is not a filter: "+err.Error(), nil), 200)
+			st.finish(rpc.ErrorResponse(r.id(), era.CodeInvalidParams, "params.notifications is not a filter: "+err.Error(), nil), 200)
 			return
 		}
 	}

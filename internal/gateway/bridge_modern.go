@@ -163,7 +163,7 @@ func (b *bridged) ask(a *ask) {
 		return
 	}
 	if why := b.caps.refuses(a); why != "" {
-		a.refuse(codeNoMethod, why)
+		a.refuse(era.CodeMethodNotFound, why)
 		return
 	}
 	b.mu.Lock()
@@ -198,7 +198,7 @@ func (b *bridged) offer() {
 	if b.rounds > maxRounds {
 		b.mu.Unlock()
 		b.m.c.cancel("too many rounds of questions")
-		b.m.c.fail(trouble{code: codeInternal, text: "the server asked more than " + strconv.Itoa(maxRounds) + " times"})
+		b.m.c.fail(trouble{code: era.CodeInternal, text: "the server asked more than " + strconv.Itoa(maxRounds) + " times"})
 		return
 	}
 	st, id := b.stream, b.id
@@ -242,7 +242,7 @@ func (s *Server) unpark(b *bridged) {
 // such call because the retry has to repeat it.
 func (s *Server) retryParked(st *Stream, r ModernRequest, text string) (repeat bool) {
 	refuse := func(why string) bool {
-		st.finish(rpc.ErrorResponse(r.id(), codeInvalidParams, why, nil), 200)
+		st.finish(rpc.ErrorResponse(r.id(), era.CodeInvalidParams, why, nil), 200)
 		return false
 	}
 	open, ok := s.g.seal.open(text, s.g.now())
@@ -280,7 +280,7 @@ func (b *bridged) resume(st *Stream, r ModernRequest) {
 		return
 	case b.stream != nil:
 		b.mu.Unlock()
-		st.finish(rpc.ErrorResponse(r.id(), codeInvalidParams, "another retry of this call is running", nil), 200)
+		st.finish(rpc.ErrorResponse(r.id(), era.CodeInvalidParams, "another retry of this call is running", nil), 200)
 		return
 	}
 	b.stream, b.id, b.token = st, r.id(), r.Msg.ProgressToken.Of(r.Body)
@@ -363,7 +363,7 @@ func (b *bridged) deliver(a answer) {
 func (b *bridged) askURLs(st *Stream, id []byte, urls []era.InputRequest) {
 	sealed, err := b.srv.g.seal.seal(b.state(""))
 	if err != nil {
-		st.finish(rpc.ErrorResponse(id, codeInternal, "the question could not be sealed", nil), 200)
+		st.finish(rpc.ErrorResponse(id, era.CodeInternal, "the question could not be sealed", nil), 200)
 		return
 	}
 	st.finish(rpc.ResultResponse(id, era.InputRequired(urls, rpc.Quote(sealed))), 200)

@@ -18,11 +18,6 @@ const (
 	codeTimeout      = -31904
 	codeUnavailable  = -31905
 	codeBusy         = -31907
-
-	codeInvalidRequest = -32600
-	codeNoMethod       = -32601
-	codeInvalidParams  = -32602
-	codeInternal       = -32603
 )
 
 // Refusal is a request that is answered by the gateway itself, with the HTTP status that the edge must use.

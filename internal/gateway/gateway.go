@@ -124,7 +124,7 @@ func (g *Gateway) Apply(entries []catalog.Server) {
 	routes := make(map[string]*Server, len(g.servers))
 	for _, s := range g.servers {
 		e := s.def.Load()
-		if e.Lifecycle == catalog.Disabled || e.Review != catalog.ReviewApproved {
+		if len(catalog.NotRoutable(*e)) > 0 {
 			continue
 		}
 		routes[e.Name] = s

@@ -39,7 +39,7 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 	}
 	c := x.newCall(st, method, body, m)
 	if c == nil {
-		st.finish(rpc.ErrorResponse(id, codeInvalidRequest, "a request with this id is still in flight", nil), 200)
+		st.finish(rpc.ErrorResponse(id, era.CodeInvalidRequest, "a request with this id is still in flight", nil), 200)
 		return st
 	}
 	c.answer = func(a answer) { x.answered(c, a) }
@@ -149,7 +149,7 @@ func (x *Session) local(st *Stream, method string, body []byte, m rpc.Message) b
 	case "ping":
 	case "logging/setLevel":
 		if !x.note(method, body, m) {
-			st.finish(rpc.ErrorResponse(m.ID.Of(body), codeInvalidParams, "unknown log level", nil), 200)
+			st.finish(rpc.ErrorResponse(m.ID.Of(body), era.CodeInvalidParams, "unknown log level", nil), 200)
 			return true
 		}
 		if l := x.slot.usable(); l != nil {
@@ -279,7 +279,7 @@ var _ notifiable = (*Session)(nil)
 // ask shows a server's question to the client.
 func (x *Session) ask(a *ask, via *call) {
 	if why := x.caps.refuses(a); why != "" {
-		a.refuse(codeNoMethod, why)
+		a.refuse(era.CodeMethodNotFound, why)
 		return
 	}
 	id := a.upID

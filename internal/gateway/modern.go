@@ -254,7 +254,7 @@ func (s *Server) withoutInvalidTools(body []byte) []byte {
 // ask answers a server's question for a modern request. A native backend asks by input_required, never by a request.
 func (m *modernCall) ask(a *ask, _ *call) {
 	if m.bridge == nil {
-		a.refuse(codeNoMethod, "servers of this revision ask by input_required")
+		a.refuse(era.CodeMethodNotFound, "servers of this revision ask by input_required")
 		return
 	}
 	m.bridge.ask(a)
@@ -297,7 +297,7 @@ func (g *Gateway) Call(ctx context.Context, server, method string, params []byte
 	body := ownRequest(g, method, params)
 	m, err := rpc.Scan(body)
 	if err != nil {
-		return nil, &RPCError{Code: codeInvalidParams, Message: err.Error()}
+		return nil, &RPCError{Code: era.CodeInvalidParams, Message: err.Error()}
 	}
 	st := s.Modern(ModernRequest{Body: body, Msg: m, Caller: Caller{Principal: "owner", Local: true}})
 	r := st.Follow()
@@ -317,7 +317,7 @@ func (g *Gateway) Call(ctx context.Context, server, method string, params []byte
 				return ownResult(e.Data)
 			}
 		case ReadEnd, ReadMissed:
-			return nil, &RPCError{Code: codeInternal, Message: "the stream ended without an answer"}
+			return nil, &RPCError{Code: era.CodeInternal, Message: "the stream ended without an answer"}
 		}
 	}
 }
@@ -339,13 +339,13 @@ func ownResult(body []byte) ([]byte, error) {
 	m := mustScan(body)
 	if m.Kind == rpc.Result {
 		if string(m.ResultType.Of(body)) == `"input_required"` {
-			return nil, &RPCError{Code: codeInternal, Message: "the tool asks a question; call it from a client that can answer"}
+			return nil, &RPCError{Code: era.CodeInternal, Message: "the tool asks a question; call it from a client that can answer"}
 		}
 		return m.Result.Of(body), nil
 	}
 	e := &RPCError{}
 	if err := json.Unmarshal(m.Error.Of(body), e); err != nil {
-		return nil, &RPCError{Code: codeInternal, Message: "unreadable error of the backend"}
+		return nil, &RPCError{Code: era.CodeInternal, Message: "unreadable error of the backend"}
 	}
 	return nil, e
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"mcpx/internal/era"
 )
 
 // Promote makes the stream of a POST resumable; the edge calls it before it writes the first event id.
@@ -67,7 +69,7 @@ func (x *Session) Standalone() *Reader { return x.get.Follow() }
 // Resume finds the stream that an event id names and continues after it. 400 for what cannot be resumed: 404 would
 // tell the client that its session is gone.
 func (x *Session) Resume(lastEventID string) (*Stream, *Reader, *Refusal) {
-	bad := &Refusal{Status: 400, Code: codeInvalidRequest, Message: "Last-Event-ID names no stream of this session that can be resumed"}
+	bad := &Refusal{Status: 400, Code: era.CodeInvalidRequest, Message: "Last-Event-ID names no stream of this session that can be resumed"}
 	parts := strings.Split(lastEventID, ".")
 	if len(parts) != 3 {
 		return nil, nil, bad

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
+
+	"mcpx/internal/era"
 )
 
 // Bounds of one session (protocol.md section 8).
@@ -101,16 +103,16 @@ func (s *Server) adopt(x *Session) bool {
 // Another principal's: 403.
 func (s *Server) Session(id string, c Caller) (*Session, *Refusal) {
 	if id == "" {
-		return nil, &Refusal{Status: 400, Code: codeInvalidRequest, Message: "Mcp-Session-Id is missing: send initialize first and repeat the id that its answer carries"}
+		return nil, &Refusal{Status: 400, Code: era.CodeInvalidRequest, Message: "Mcp-Session-Id is missing: send initialize first and repeat the id that its answer carries"}
 	}
 	s.mu.Lock()
 	x := s.sessions[id]
 	s.mu.Unlock()
 	if x == nil {
-		return nil, &Refusal{Status: 404, Code: codeInvalidRequest, Message: "no such session: it ended or never was; send initialize again"}
+		return nil, &Refusal{Status: 404, Code: era.CodeInvalidRequest, Message: "no such session: it ended or never was; send initialize again"}
 	}
 	if x.caller.Principal != c.Principal {
-		return nil, &Refusal{Status: 403, Code: codeInvalidRequest, Message: "the session belongs to another principal"}
+		return nil, &Refusal{Status: 403, Code: era.CodeInvalidRequest, Message: "the session belongs to another principal"}
 	}
 	x.touch()
 	return x, nil
