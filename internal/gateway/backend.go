@@ -28,6 +28,9 @@ type Open struct {
 	Headers   map[string]string // HTTP: header values of the entry's bindings
 	Modern    bool              // HTTP: the link carries 2026-07-28 traffic (no session, no GET stream)
 	Transport catalog.Transport // HTTP: streamable-http or sse, decided by the lane's probe; never auto
+	Process   string            // stdio: digest of the definition (catalog), kept with the child: an adopter compares it
+	Session   string            // HTTP: upstream session of an earlier daemon to go on with; "" begins with initialize
+	Version   string            // HTTP: the revision that was negotiated for Session
 }
 
 // Link is one upstream connection: one child process, or one upstream HTTP session.
@@ -154,5 +157,6 @@ type LinkInfo struct {
 	URL        string    `json:"url,omitempty"`             // HTTP
 	Version    string    `json:"version,omitempty"`         // version of the supervisor
 	Skipped    uint64    `json:"skipped_lines,omitempty"`   // output that was no message; of a supervised child up to 10 s old
+	Session    string    `json:"-"`                         // HTTP: the upstream session, "" before the handshake; a secret
 	Malformed  uint64    `json:"malformed_lines,omitempty"` // HTTP: what began like a message and was not JSON; of stdio see ServerStatus
 }

@@ -34,14 +34,14 @@ const (
 	sqlFreeNames    = `DELETE FROM server_names WHERE server_id = ?`
 	sqlTakeName     = `INSERT INTO server_names (name, server_id) VALUES (?, ?)`
 
-	sqlSessions = `SELECT seq, id, server_id, principal, agent, version, lane, params, result, created_us
+	sqlSessions = `SELECT seq, id, server_id, principal, agent, workspace, instance, version, lane, initial, answer, setup, created_us
 		FROM sessions WHERE seq > ? ORDER BY seq LIMIT ?`
-	sqlSessionsOf = `SELECT seq, id, server_id, principal, agent, version, lane, params, result, created_us
+	sqlSessionsOf = `SELECT seq, id, server_id, principal, agent, workspace, instance, version, lane, initial, answer, setup, created_us
 		FROM sessions WHERE server_id = ? AND seq > ? ORDER BY seq LIMIT ?`
-	sqlUpdateSession = `UPDATE sessions SET server_id = ?, principal = ?, agent = ?, version = ?, lane = ?, params = ?, result = ?
-		WHERE id = ?`
-	sqlInsertSession = `INSERT INTO sessions (server_id, principal, agent, version, lane, params, result, id, created_us)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	sqlUpdateSession = `UPDATE sessions SET server_id = ?, principal = ?, agent = ?, workspace = ?, instance = ?, version = ?, lane = ?,
+		initial = ?, answer = ?, setup = ? WHERE id = ?`
+	sqlInsertSession = `INSERT INTO sessions (server_id, principal, agent, workspace, instance, version, lane, initial, answer, setup, id, created_us)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	sqlDeleteSession = `DELETE FROM sessions WHERE id = ?`
 
 	sqlEpoch      = `SELECT value FROM meta WHERE name = 'epoch'`
@@ -139,7 +139,8 @@ func (t *tx) DeleteServer(ctx context.Context, p catalog.DeleteServer) error {
 func scanSession(row scanner) (store.Session, error) {
 	var s store.Session
 	var created int64
-	err := row.Scan(&s.Seq, &s.ID, &s.Server, &s.Principal, &s.Agent, &s.Version, &s.Lane, &s.Params, &s.Result, &created)
+	err := row.Scan(&s.Seq, &s.ID, &s.Server, &s.Principal, &s.Agent, &s.Workspace, &s.Instance, &s.Version, &s.Lane, &s.Initial,
+		&s.Answer, &s.Setup, &created)
 	s.Created = fromMicros(created)
 	return s, err
 }
@@ -156,7 +157,10 @@ func (t *tx) Sessions(ctx context.Context, p store.ListSessions) ([]store.Sessio
 func (t *tx) PutSession(ctx context.Context, p store.PutSession) error {
 	s := p.Session
 	// A nil slice would be NULL; the ports know only bytes.
-	args := []any{s.Server, s.Principal, s.Agent, s.Version, s.Lane, append([]byte{}, s.Params...), append([]byte{}, s.Result...), s.ID}
+	args := []any{
+		s.Server, s.Principal, s.Agent, s.Workspace, s.Instance, s.Version, s.Lane, append([]byte{}, s.Initial...),
+		append([]byte{}, s.Answer...), append([]byte{}, s.Setup...), s.ID,
+	}
 	n, err := t.affect(ctx, sqlUpdateSession, args...)
 	if err == nil && n == 0 {
 		_, err = t.affect(ctx, sqlInsertSession, append(args, micros(s.Created))...)

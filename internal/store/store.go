@@ -59,10 +59,13 @@ type Session struct {
 	Server    string    // id of the catalog entry
 	Principal string    // who opened it; nobody else may use it
 	Agent     string    // "" unknown
+	Workspace string    // canonical root, "" unknown
+	Instance  string    // which mcpx connect, "" for HTTP
 	Version   string    // negotiated protocol revision
 	Lane      string    // key of its lane
-	Params    []byte    // params of the client's initialize, raw
-	Result    []byte    // result that the client was given, raw
+	Initial   []byte    // the client's initialize request, raw
+	Answer    []byte    // the answer that the client was given, raw
+	Setup     []byte    // what the session has set up since then; the business of the gateway
 	Created   time.Time // cut to microseconds
 	Seq       uint64    // order of creation, given by the store at the first put
 }

@@ -254,8 +254,8 @@ func deleteServer(t *testing.T, p Pair) {
 
 func session(id, server string) store.Session {
 	return store.Session{
-		ID: id, Server: server, Principal: "owner", Agent: "codex", Version: "2025-11-25", Lane: server + "/session/" + id,
-		Params: []byte("{\"n\":9007199254740993,\"bad\":\"\xff\x00\"}"), Result: []byte(`{"b":1,"a":2}`),
+		ID: id, Server: server, Principal: "owner", Agent: "codex", Workspace: "/w", Instance: "i1", Version: "2025-11-25", Lane: server + "/session/" + id,
+		Initial: []byte("{\"n\":9007199254740993,\"bad\":\"\xff\x00\"}"), Answer: []byte(`{"b":1,"a":2}`), Setup: []byte(`{"level":3}`),
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 999999999, time.UTC),
 	}
 }
@@ -322,7 +322,7 @@ func putSession(t *testing.T, p Pair) {
 	same(t, "first put", want, got)
 
 	again := want
-	again.Lane, again.Result, again.Created, again.Seq = "elsewhere", nil, time.Now(), 77
+	again.Lane, again.Answer, again.Created, again.Seq = "elsewhere", nil, time.Now(), 77
 	putSessions(t, p.Write, again)
 	again.Created, again.Seq = want.Created, want.Seq
 	same(t, "second put", again, listSessions(t, p.Read, store.ListSessions{Limit: 1})[0])

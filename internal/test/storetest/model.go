@@ -152,7 +152,7 @@ func (s *state) Sessions(_ context.Context, p store.ListSessions) ([]store.Sessi
 	var all []store.Session
 	for _, v := range s.sessions {
 		if v.Seq > p.After && (p.Server == "" || v.Server == p.Server) {
-			v.Params, v.Result = slices.Clone(v.Params), slices.Clone(v.Result)
+			v.Initial, v.Answer, v.Setup = slices.Clone(v.Initial), slices.Clone(v.Answer), slices.Clone(v.Setup)
 			all = append(all, v)
 		}
 	}
@@ -171,7 +171,7 @@ func (s *state) PutSession(_ context.Context, p store.PutSession) error {
 		s.seq++
 		v.Seq, v.Created = s.seq, store.CutTime(v.Created)
 	}
-	v.Params, v.Result = slices.Clone(v.Params), slices.Clone(v.Result)
+	v.Initial, v.Answer, v.Setup = slices.Clone(v.Initial), slices.Clone(v.Answer), slices.Clone(v.Setup)
 	s.sessions[v.ID] = v
 	return nil
 }
