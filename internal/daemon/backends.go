@@ -38,8 +38,12 @@ func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway
 	if err != nil {
 		return nil, err
 	}
+	seal, err := stateKey(d.cfg.Paths)
+	if err != nil {
+		return nil, err
+	}
 	return gateway.New(gateway.Config{
-		Stdio: stdio, HTTP: http, Resolve: d.resolve, Now: d.cfg.Now, Random: rand.Reader,
+		StateKey: seal, Stdio: stdio, HTTP: http, Resolve: d.resolve, Now: d.cfg.Now, Random: rand.Reader,
 		Log: telemetry.For(d.cfg.Log, "gateway"), Epoch: uint64(epoch), Version: d.cfg.Version,
 		Output: func(server string, chunk []byte) {
 			_, _ = tails.Writer(server).Write(chunk) // it never fails
