@@ -1,0 +1,15 @@
+// Package crash decides where a process may be killed by a test: at points that stand before and after every durable or
+// visible effect. It refuses to know what the effects are; the harness in internal/test/crashtest enumerates the points
+// by a record run and kills a real process at each.
+//
+// A point costs nothing in a release: without the build tag `crash` Point is empty and inlined, and the names of the
+// points are not even in the binary (TestPointsAreGone). With the tag the environment decides:
+//
+//	MCPX_CRASH_RECORD=FILE      appends "KIND NAME" to FILE at every pass
+//	MCPX_CRASH_AT=KIND/NAME#N   ends the process with SIGKILL at its N-th pass, counted from 1
+//	MCPX_CRASH_ONCE=FILE        makes FILE before the kill; while it is there nobody is killed
+//
+// KIND is the kind of process: daemon, supervise, connect or cli.
+//
+// Invariant: with the tag, a process without these variables behaves as one without the tag.
+package crash

@@ -1,0 +1,111 @@
+//go:build crash
+
+package crash
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("MCPX_CRASH_TEST") != "" {
+		for range 3 {
+			Point("a")
+			Point("b")
+		}
+		os.Exit(5)
+	}
+	os.Exit(m.Run())
+}
+
+// run starts this test binary as a process of the kind with a script and says how it ended.
+func run(t *testing.T, kind string, script ...string) *os.ProcessState {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], kind)
+	cmd.Env = append(script, "MCPX_CRASH_TEST=1")
+	if err := cmd.Run(); err == nil {
+		t.Fatal("it ended with 0")
+	}
+	return cmd.ProcessState
+}
+
+func killed(p *os.ProcessState) bool {
+	status, ok := p.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+func TestPoint(t *testing.T) {
+	dir := t.TempDir()
+	record, once := filepath.Join(dir, "record"), filepath.Join(dir, "once")
+	all := "a b a b a b"
+	for _, test := range []struct {
+		name, kind, at, once string
+		killed               bool
+		want                 string
+	}{
+		{"no script", "serve", "", "", false, all},
+		{"another kind", "connect", "daemon/a#1", "", false, all},
+		{"first pass", "serve", "daemon/a#1", "", true, "a"},
+		{"third pass", "supervise", "supervise/b#3", "", true, all},
+		{"a pass that never comes", "list", "cli/b#4", "", false, all},
+		{"once, the first time", "serve", "daemon/b#2", once, true, "a b a b"},
+		{"once, the second time", "serve", "daemon/b#2", once, false, all},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := run(t, test.kind, "MCPX_CRASH_RECORD="+record, "MCPX_CRASH_AT="+test.at, "MCPX_CRASH_ONCE="+test.once)
+			if killed(p) != test.killed || !test.killed && p.ExitCode() != 5 {
+				t.Errorf("it ended with %s, killed: want %v", p, test.killed)
+			}
+			raw, err := os.ReadFile(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(record); err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+				kind, name, _ := strings.Cut(line, " ")
+				if kind != kindOf([]string{"", test.kind}) {
+					t.Errorf("recorded as %q", line)
+				}
+				names = append(names, name)
+			}
+			if diff := cmp.Diff(test.want, strings.Join(names, " ")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestBadScript(t *testing.T) {
+	for _, at := range []string{"a", "daemon/a", "daemon/a#", "daemon/a#0", "a#1"} {
+		t.Run(at, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("taken")
+				}
+			}()
+			read([]string{"mcpx", "serve"}, func(name string) string {
+				if name == envAt {
+					return at
+				}
+				return ""
+			})
+		})
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	t.Setenv(envAt, "daemon/a#1")
+	t.Setenv(envRecord, "")
+	if diff := cmp.Diff([]string{envAt + "=daemon/a#1"}, Environ()); diff != "" {
+		t.Error(diff)
+	}
+}
