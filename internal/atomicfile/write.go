@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"mcpx/internal/crash"
 )
 
 // Write replaces the file at path by data with the given permission bits: temporary file in the same directory, fsync,
@@ -20,15 +22,18 @@ func Write(path string, data []byte, perm fs.FileMode) error {
 	if err := fill(f, data, perm); err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
+	crash.Point("atomicfile.temp-synced")
 	if err := os.Rename(temp, path); err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
+	crash.Point("atomicfile.renamed")
 	// fsync the directory too: a power cut can bring back the old name.
 	return SyncDir(dir)
 }
 
 func fill(f *os.File, data []byte, perm fs.FileMode) error {
 	_, err := f.Write(data)
+	crash.Point("atomicfile.temp-written")
 	if err == nil {
 		err = f.Chmod(perm) // CreateTemp made it 0600: it is never more open than asked for
 	}

@@ -18,6 +18,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver registers itself under the name "sqlite"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/fault"
 	"mcpx/internal/store"
 )
@@ -189,9 +190,11 @@ func (db *DB) run(ctx context.Context, pool *sql.DB, o *sql.TxOptions, fn func(*
 	if o != nil && o.ReadOnly {
 		return nil
 	}
+	crash.Point("sqlite.commit")
 	if err := t.Commit(); err != nil {
 		return describe(err, db.path)
 	}
+	crash.Point("sqlite.committed")
 	return nil
 }
 

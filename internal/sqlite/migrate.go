@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/fault"
 )
 
@@ -159,7 +160,10 @@ func apply(ctx context.Context, w *sql.DB, c Config, m migration) error {
 	if err := orphans(ctx, t, c.Path); err != nil {
 		return err
 	}
-	return describe(t.Commit(), c.Path)
+	crash.Point("sqlite.migrate-commit")
+	err = t.Commit()
+	crash.Point("sqlite.migrated")
+	return describe(err, c.Path)
 }
 
 // backup writes a consistent copy, WAL included, and makes it durable before the schema changes.
