@@ -20,6 +20,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/atomicfile"
 	"mcpx/internal/control"
+	"mcpx/internal/crash"
 	"mcpx/internal/gateway"
 	"mcpx/internal/httpedge"
 	"mcpx/internal/id"
@@ -78,6 +79,7 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 		// The start failed, whatever ended ctx: what was opened is closed in any case.
 		return nil, errors.Join(err, d.release(context.WithoutCancel(ctx), true))
 	}
+	crash.Point("daemon.started")
 	d.log.LogAttrs(ctx, slog.LevelInfo, "daemon started", slog.Int(key.Pid, d.about.Pid), slog.String(key.Addr, d.about.Listener),
 		slog.String(key.Version, c.Version), slog.Uint64(key.Epoch, d.about.Epoch))
 	return d, nil
@@ -100,11 +102,13 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := api.MakePrivate(c.Paths.State); err != nil {
 		return err
 	}
+	crash.Point("daemon.state-made")
 	me := owner{Pid: os.Getpid(), Started: c.Now().UTC(), Version: c.Version}
 	var err error
 	if d.lock, err = own(ctx, c.Paths, me); err != nil {
 		return err
 	}
+	crash.Point("daemon.locked")
 	if d.settings, err = LoadSettings(c.Paths.Settings(), c.Getenv); err != nil {
 		return err
 	}
@@ -121,16 +125,20 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	crash.Point("daemon.port-bound")
 	if err := d.build(ctx, tcp.Addr().String(), me); err != nil {
 		return errors.Join(err, tcp.Close())
 	}
+	crash.Point("daemon.built")
 	unix, err := listenSocket(c.Paths)
 	if err != nil {
 		return errors.Join(err, tcp.Close())
 	}
+	crash.Point("daemon.socket-bound")
 	// The routes are loaded: from here on whoever connects gets an answer.
 	d.loopback.Serve(tcp)
 	d.local.Serve(unix)
+	crash.Point("daemon.listening")
 	me.Listener = d.about.Listener
 	return me.write(c.Paths)
 }
@@ -142,6 +150,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	if err != nil {
 		return err
 	}
+	crash.Point("daemon.db-open")
 	d.db = db
 	var epoch store.Epoch
 	err = db.Change(ctx, func(tx store.Tx) error {
@@ -152,6 +161,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	if err != nil {
 		return err
 	}
+	crash.Point("daemon.epoch-raised")
 	d.about = api.Daemon{
 		Pid: me.Pid, Started: me.Started, Version: c.Version, Level: api.Level, Epoch: uint64(epoch),
 		Listener: address, ListenFlag: c.Listen != "", Base: "http://" + address, Socket: c.Paths.Socket(), Home: filepath.Dir(c.Paths.State),
@@ -168,9 +178,11 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	if err != nil {
 		return err
 	}
+	crash.Point("daemon.graph-made")
 	if err := d.control.Load(ctx); err != nil {
 		return err
 	}
+	crash.Point("daemon.catalog-loaded")
 	return d.buildEdges()
 }
 
@@ -258,6 +270,7 @@ const linger = 2 * time.Second
 
 // release undoes what start did, as far as it came.
 func (d *Daemon) release(ctx context.Context, children bool) error {
+	crash.Point("daemon.stopping")
 	// The edges refuse what is new from now on, and wait for what is in work; the gateway ends that.
 	edges, cut := context.WithCancel(ctx)
 	defer cut()
@@ -276,12 +289,14 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	if d.gateway != nil {
 		errs = append(errs, d.gateway.Stop(ctx, children))
 	}
+	crash.Point("daemon.gateway-stopped")
 	late := time.AfterFunc(linger, cut)
 	closing.Wait()
 	late.Stop()
 	if d.db != nil {
 		errs = append(errs, d.db.Close())
 	}
+	crash.Point("daemon.db-closed")
 	if d.lock != nil {
 		// The files go before the lock: the next owner makes its own.
 		for _, path := range []string{d.cfg.Paths.Socket(), d.cfg.Paths.Owner()} {
@@ -289,8 +304,10 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 				errs = append(errs, err)
 			}
 		}
+		crash.Point("daemon.socket-removed")
 		errs = append(errs, d.lock.Release())
 	}
+	crash.Point("daemon.unlocked")
 	return errors.Join(errs...)
 }
 
