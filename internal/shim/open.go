@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/process"
@@ -68,7 +69,7 @@ func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Ope
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	line, err := process.StartDetached(ctx, process.Detached{
-		Exe: b.cfg.Exe, Args: []string{Subcommand, string(dir)}, Env: process.Environ(b.cfg.Environ, nil), Stdin: stdin,
+		Exe: b.cfg.Exe, Args: []string{Subcommand, string(dir)}, Env: process.Environ(b.cfg.Environ, crash.Environ()), Stdin: stdin,
 	})
 	if err != nil {
 		return ready{}, err
