@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ask sends requests to the client and answers with what came back: arguments {method, params, mark}. The mark is in
+// ask sends requests to the client and answers with what came back: arguments {method, params, mark, wait_ms}. The mark is in
 // the question and in the answer, so a test sees which client was asked for which call.
 //
 // Legacy: one request on the wire, answered by the client. Modern: input_required, answered by the retry.
@@ -21,6 +21,9 @@ func (c *call) ask() {
 	}
 	if c.modern {
 		c.askModern(method, mark, params)
+		return
+	}
+	if !c.pause() {
 		return
 	}
 	s := c.server

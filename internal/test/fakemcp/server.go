@@ -27,6 +27,7 @@ type Server struct {
 
 	mu      sync.Mutex // guards the fields below
 	counter int
+	times   map[string]int          // calls of the tool work, by key
 	asks    int                     // numbers the requests of the server
 	waiting map[string]chan message // answers of the client, by id of our request
 	stops   map[string]func()       // running calls by raw request id, for notifications/cancelled
@@ -35,7 +36,7 @@ type Server struct {
 
 // New makes a fixture. It fails when a file of the options cannot be used.
 func New(o Options) (*Server, error) {
-	s := &Server{opt: o, waiting: map[string]chan message{}, stops: map[string]func(){}, tasks: map[string]*task{}}
+	s := &Server{opt: o, times: map[string]int{}, waiting: map[string]chan message{}, stops: map[string]func(){}, tasks: map[string]*task{}}
 	if s.opt.Era == "" {
 		s.opt.Era = Legacy
 	}

@@ -26,7 +26,7 @@ const toolList = `[` +
 	`{"name":"test_tool_with_task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]`
 
 // blocking are the tools that may take long; the reader goes on meanwhile.
-var blocking = map[string]bool{"sleep": true, "hang": true, "ask": true, "flood": true, "raw": true, "progress": true, "slow_compute": true}
+var blocking = map[string]bool{"sleep": true, "hang": true, "ask": true, "flood": true, "raw": true, "progress": true, "slow_compute": true, "work": true, "burst": true, "die": true}
 
 // tool answers tools/call.
 func (c *call) tool() {
@@ -66,6 +66,12 @@ func (c *call) tool() {
 		c.progress()
 	case "grandchild":
 		c.grandchild()
+	case "work":
+		c.work()
+	case "burst":
+		c.burst()
+	case "die":
+		c.die()
 	case "close_stdout":
 		if f, ok := c.server.out.(*os.File); ok {
 			_ = f.Close() // the point: alive, but mute
