@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"encoding/base64"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,12 +11,7 @@ import (
 
 // Promote makes the stream of a POST resumable; the edge calls it before it writes the first event id.
 func (x *Session) Promote(st *Stream, id []byte) {
-	name := "r" + base64.RawURLEncoding.EncodeToString(id)
-	if len(name) > maxStreamName {
-		h := fnv.New64a()
-		_, _ = h.Write(id) // never fails
-		name = "h" + strconv.FormatUint(h.Sum64(), 36)
-	}
+	name := era.StreamName(id)
 	st.resumable(name)
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -17,7 +17,6 @@ const (
 	sessionIDLen   = 32              // random bytes of an Mcp-Session-Id
 	fireLimit      = 30 * time.Second
 	shortKeyLen    = 12 // characters of the session in ids on shared lanes
-	maxStreamName  = 48 // longer request ids are hashed in event ids
 )
 
 // Session is a legacy MCP session: one client, one server, one negotiated revision.
