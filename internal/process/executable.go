@@ -1,0 +1,134 @@
+//go:build unix
+
+package process
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// maxHashed bounds the programs whose bytes are compared: reading 64 MiB takes a tenth of a second, once for each start.
+// Larger ones are compared by what the file system says of them.
+const maxHashed = 64 << 20
+
+// Executable is the file of a program at one moment: enough to see later whether the file behind the same name has other
+// bytes. The zero value stands for a file that nobody looked at.
+type Executable struct {
+	Path    string `json:"path"`             // as it was resolved for the start; may be a link
+	Real    string `json:"real"`             // the file itself
+	Size    int64  `json:"size"`             // bytes
+	Mtime   int64  `json:"mtime"`            // of the content, nanoseconds since 1970
+	Ctime   int64  `json:"ctime"`            // of the inode, the same unit; a copy that keeps mtime cannot keep this one
+	Device  uint64 `json:"device"`           // of the file system
+	Inode   uint64 `json:"inode"`            //
+	Mode    uint32 `json:"mode"`             // st_mode
+	Content string `json:"sha256,omitempty"` // hex; "" for a file over 64 MiB or one that may be run but not read
+}
+
+// Now compares a program that runs with the file that has its path at this moment.
+type Now string
+
+// The answers of Look.
+const (
+	Same    Now = "same"    // the same bytes, whatever happened to name, owner and times
+	Changed Now = "changed" // other bytes
+	Missing Now = "missing" // no file there, or none that we may look at
+)
+
+// Examine describes the file at path.
+func Examine(path string) (Executable, error) { return examine(path, Executable{}) }
+
+// Look compares e with the file that has its path now, and returns what is there. The bytes are read only when the
+// file system shows a difference, so looking again and again costs three system calls each time. Nothing is known to have
+// changed of the zero Executable.
+func (e Executable) Look() (Now, Executable) {
+	if e == (Executable{}) {
+		return Same, e
+	}
+	now, err := examine(e.Path, e)
+	switch {
+	case err != nil:
+		return Missing, Executable{}
+	case now.sameFile(e):
+		return Same, now
+	case now.Size != e.Size:
+		return Changed, now
+	case now.Content != "" && e.Content != "":
+		if now.Content == e.Content {
+			return Same, now
+		}
+		return Changed, now
+	case now.Device == e.Device && now.Inode == e.Inode && now.Mtime == e.Mtime && now.Mode == e.Mode:
+		return Same, now // too large to read: only the inode's own time differs, as after a link to it
+	}
+	return Changed, now
+}
+
+// Recall is Examine for a file that was examined before: its bytes are not read again while the file system shows no
+// difference to e.
+func (e Executable) Recall() (Executable, error) { return examine(e.Path, e) }
+
+// examine describes the file at path; what known says of its bytes is taken over when it is the same file.
+func examine(path string, known Executable) (Executable, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return examineUnread(path) // a program may be executable and not readable
+	}
+	if err != nil {
+		return Executable{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Executable{}, err
+	}
+	e, err := describe(path, info)
+	if err != nil || e.Size > maxHashed || !info.Mode().IsRegular() {
+		return e, err
+	}
+	if e.sameFile(known) {
+		e.Content = known.Content
+		return e, nil
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(f, maxHashed+1)); err != nil {
+		return Executable{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	e.Content = hex.EncodeToString(h.Sum(nil))
+	return e, nil
+}
+
+func examineUnread(path string) (Executable, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Executable{}, err
+	}
+	return describe(path, info)
+}
+
+func describe(path string, info fs.FileInfo) (Executable, error) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Executable{}, fmt.Errorf("%s: %w", path, ErrUnknown)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return Executable{}, err
+	}
+	e := Executable{Path: path, Real: real, Size: info.Size(), Mtime: info.ModTime().UnixNano()}
+	e.takeInode(st)
+	return e, nil
+}
+
+// sameFile reports whether nothing that the file system tells of the file differs.
+func (e Executable) sameFile(other Executable) bool {
+	e.Path, e.Real, e.Content = other.Path, other.Real, other.Content
+	return e == other
+}
