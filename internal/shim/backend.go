@@ -39,9 +39,10 @@ const defaultOrphanTTL = 10 * time.Minute
 
 // Backend opens stdio servers for the gateway: through a supervisor, or as children of this process.
 type Backend struct {
-	cfg  Config
-	self process.Identity
-	join sync.WaitGroup // clean-up that goes on after a link was closed
+	cfg   Config
+	self  process.Identity
+	files programs
+	join  sync.WaitGroup // clean-up that goes on after a link was closed
 }
 
 var _ gateway.Backend = (*Backend)(nil)

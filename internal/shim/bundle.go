@@ -21,8 +21,9 @@ import (
 // maxSocketPath bounds the path of a unix socket: sun_path holds 104 bytes on macOS and 108 on Linux.
 const maxSocketPath = 100
 
-// maxFile bounds what is read of a file in a bundle; a record has about 1 KiB, an exit with its tail 4 KiB.
-const maxFile = 1 << 20
+// maxFile bounds what is read of a file in a bundle. A record has about 1 KiB; an exit names up to 4096 requests that
+// were under way and as many that had ended, each with an id of at most 1 KiB and a tag of at most 512 bytes.
+const maxFile = 32 << 20
 
 // Kinds of a record.
 const (
@@ -65,6 +66,7 @@ type spec struct {
 	ID        string            `json:"id"`
 	Server    string            `json:"server"`
 	Lane      string            `json:"lane"`
+	Process   string            `json:"process,omitempty"` // gateway.Open.Process
 	File      string            `json:"file"`
 	Argv      []string          `json:"argv"`
 	Dir       string            `json:"dir"`
@@ -73,6 +75,8 @@ type spec struct {
 	Ladder    process.Ladder    `json:"ladder"`
 	OrphanTTL time.Duration     `json:"orphan_ttl"` // zero or negative: never
 	Version   string            `json:"version"`    // of the daemon; the supervisor is the same binary
+
+	Executable process.Executable `json:"executable,omitzero"` // what File was before the start
 }
 
 // record says who owns what. The supervisor writes it; the daemon writes the one of a direct child.
@@ -82,6 +86,7 @@ type record struct {
 	Kind       string            `json:"kind"`
 	Server     string            `json:"server"`
 	Lane       string            `json:"lane"`
+	Process    string            `json:"process,omitempty"` // gateway.Open.Process: digest of the definition
 	Token      string            `json:"token,omitempty"`
 	Socket     string            `json:"socket,omitempty"`
 	Supervisor process.Identity  `json:"supervisor"`
@@ -91,6 +96,8 @@ type record struct {
 	Child      *process.Identity `json:"child,omitempty"` // its pid is the id of its group, too
 	Started    time.Time         `json:"started,omitzero"`
 	State      string            `json:"state"`
+
+	Executable process.Executable `json:"executable,omitzero"` // of the child, before its start
 }
 
 // secrets is what the supervisor gets on its stdin and nowhere else.

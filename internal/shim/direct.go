@@ -53,8 +53,8 @@ func (b *Backend) openDirect(o gateway.Open, c process.Command, sink gateway.Sin
 	d.box.port = d
 	// With the record the next daemon finds a child that ignored our death.
 	err = writeJSON(dir.record(), record{
-		Format: formatVersion, ID: dir.id(), Kind: kindDirect, Server: o.Server.ID, Lane: o.Lane, Supervisor: b.self,
-		Version: b.cfg.Version, Child: &child.ID, Started: d.started, State: stateRunning,
+		Format: formatVersion, ID: dir.id(), Kind: kindDirect, Server: o.Server.ID, Lane: o.Lane, Process: o.Process, Supervisor: b.self,
+		Version: b.cfg.Version, Executable: b.files.examine(c.File), Child: &child.ID, Started: d.started, State: stateRunning,
 	})
 	if err != nil {
 		d.life.end(reasonTerminated, "no record", process.Ladder{Stdin: -1, Term: -1})

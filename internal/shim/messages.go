@@ -92,6 +92,31 @@ type exitInfo struct {
 	Survivors []int     `json:"survivors,omitempty"`
 	Counters  counters  `json:"counters"`
 	At        time.Time `json:"at"`
+
+	// Only in the file: what no daemon was told of.
+	Open     []keptCall `json:"open,omitempty"`     // written to the child, no answer
+	Answered []keptCall `json:"answered,omitempty"` // answered, and nobody took the answer
+	Finished []keptCall `json:"finished,omitempty"` // done with; see journalInfo
+	Complete bool       `json:"complete,omitempty"` // see journalInfo
+}
+
+// journalInfo is the payload of JOURNAL: what the child was asked and what became of it.
+type journalInfo struct {
+	Next     uint64     `json:"next"`               // number of the next request of this generation
+	Entries  []keptCall `json:"entries,omitempty"`  // not done with, oldest first
+	Finished []keptCall `json:"finished,omitempty"` // done with in the last ten minutes, oldest first
+	Complete bool       `json:"complete"`           // a request of the last ten minutes that is in neither was never written
+}
+
+// keptCall is one request to the child.
+type keptCall struct {
+	Number  uint64 `json:"n"`
+	ID      []byte `json:"id"` // raw
+	Method  string `json:"method,omitempty"`
+	Tag     []byte `json:"tag,omitempty"`
+	State   string `json:"state,omitempty"`  // gateway.CallState has the same texts; "" for finished ones
+	Age     int64  `json:"age_ms,omitempty"` // since it was written, or since it was done with
+	Request []byte `json:"request,omitempty"`
 }
 
 type terminate struct {

@@ -51,9 +51,9 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 // startSupervisor fills the bundle and starts its owner.
 func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Open, c process.Command) (ready, error) {
 	sp := spec{
-		Format: formatVersion, ID: dir.id(), Server: o.Server.ID, Lane: o.Lane, File: c.File, Argv: c.Argv, Dir: c.Dir,
+		Format: formatVersion, ID: dir.id(), Server: o.Server.ID, Lane: o.Lane, Process: o.Process, File: c.File, Argv: c.Argv, Dir: c.Dir,
 		Env: map[string]string{}, Socket: dir.socket(b.cfg.RunDir), Ladder: b.cfg.Ladder, OrphanTTL: b.cfg.OrphanTTL,
-		Version: b.cfg.Version,
+		Version: b.cfg.Version, Executable: b.files.examine(c.File),
 	}
 	for _, kv := range c.Env {
 		name, value, _ := strings.Cut(kv, "=")
