@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 )
 
@@ -26,6 +27,7 @@ type Detached struct {
 	Env   []string // the whole environment
 	Stdin []byte   // given on its stdin, then EOF; a place for secrets, which must be on no command line
 	Log   *os.File // its stdout and stderr; nil is the null device
+	Via   []string // a command that becomes the process, put before it (ScopeCommand); nil for none
 }
 
 // StartDetached starts the process in a new session with a ready pipe, waits until the pipe is closed and returns what
@@ -37,7 +39,8 @@ func StartDetached(ctx context.Context, d Detached) (ready []byte, err error) {
 		return nil, err
 	}
 	defer r.Close()
-	x := exec.Command(d.Exe, d.Args...)
+	argv := slices.Concat(d.Via, []string{d.Exe}, d.Args)
+	x := exec.Command(argv[0], argv[1:]...)
 	x.Env = d.Env
 	x.Stdin = bytes.NewReader(d.Stdin)
 	if d.Log != nil {
@@ -48,7 +51,7 @@ func StartDetached(ctx context.Context, d Detached) (ready []byte, err error) {
 	err = x.Start()
 	_ = w.Close() // the child has its own copy; ours would keep the pipe from ending
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", d.Exe, err)
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- x.Wait() }()
