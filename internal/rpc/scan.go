@@ -37,6 +37,7 @@ type place uint8
 const (
 	elsewhere place = iota
 	top
+	ends // the top level, where only the members that Ends wants are read
 	inParams
 	inResult
 	inError
@@ -252,6 +253,13 @@ func (p place) route(key []byte) (member, place) {
 			return mResult, inResult
 		case "error":
 			return mError, inError
+		}
+	case ends:
+		switch string(key) {
+		case "id":
+			return mID, elsewhere
+		case "method":
+			return mMethod, elsewhere
 		}
 	case inParams:
 		switch string(key) {
