@@ -76,7 +76,8 @@ func (c *call) burst() {
 }
 
 // die ends the fixture without an answer: arguments {wait_ms, code, signal, stderr, hold_stdout}. A signal that is not 0
-// wins over the code. With hold_stdout a grandchild in a session of its own keeps stdout and stderr for a minute.
+// wins over the code. With hold_stdout a grandchild keeps stdout and stderr for a
+// minute.
 func (c *call) die() {
 	code, signal, last, hold := 0, 0, "", false
 	_ = c.msg.arg("code", &code) // the defaults

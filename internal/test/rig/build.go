@@ -23,7 +23,7 @@ func Main(m *testing.M) int {
 		return fakemcp.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr)
 	}
 	code := m.Run()
-	if dir := built.dir; dir != "" {
+	if dir := builds.dir; dir != "" {
 		_ = os.RemoveAll(dir) // a leftover in the temporary directory is no failure
 	}
 	return code
@@ -39,39 +39,54 @@ func Fixture(t testing.TB, o fakemcp.Options) []string {
 	return append([]string{self, fixtureVerb}, o.Flags()...)
 }
 
-var built struct {
-	once sync.Once
-	dir  string
-	path string
-	err  error
+// builds are the binaries of this test binary, by build tags.
+var builds struct {
+	mu  sync.Mutex // guards the fields below, and is held while one builds
+	dir string
+	of  map[string]error
 }
 
 // Binary builds mcpx once for each test binary and returns its path. MCPX_TEST_RACE=1 builds it with the race detector.
-func Binary(t testing.TB) string {
+func Binary(t testing.TB) string { return Tagged(t, "") }
+
+// Tagged is Binary with build tags.
+func Tagged(t testing.TB, tags string) string {
 	t.Helper()
-	built.once.Do(func() {
-		built.dir, built.err = os.MkdirTemp("", "mcpx-bin") //nolint:usetesting // it outlives the test that builds
-		if built.err != nil {
-			return
+	builds.mu.Lock()
+	defer builds.mu.Unlock()
+	if builds.dir == "" {
+		dir, err := os.MkdirTemp("", "mcpx-bin") //nolint:usetesting // it outlives the test that builds
+		if err != nil {
+			t.Fatal(err)
 		}
-		built.path = filepath.Join(built.dir, "mcpx")
-		if runtime.GOOS == "windows" {
-			built.path += ".exe"
-		}
-		args := []string{"build", "-o", built.path}
-		if os.Getenv("MCPX_TEST_RACE") != "" {
-			args = append(args, "-race")
-		}
-		cmd := exec.Command("go", append(args, ".")...)
-		cmd.Dir = Root(t)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("go build: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
+		builds.dir, builds.of = dir, map[string]error{}
 	}
-	return built.path
+	path := filepath.Join(builds.dir, "mcpx"+tags) // a name of its own keeps the plain one plain: tests read it in ps
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	err, done := builds.of[tags]
+	if !done {
+		err = build(t, path, tags)
+		builds.of[tags] = err
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func build(t testing.TB, path, tags string) error {
+	args := []string{"build", "-tags", tags, "-o", path}
+	if os.Getenv("MCPX_TEST_RACE") != "" {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Dir = Root(t)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // Root is the directory of the module.

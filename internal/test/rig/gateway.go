@@ -33,6 +33,10 @@ type Gateway struct {
 	Home string // MCPX_HOME
 	Addr string // 127.0.0.1:PORT
 
+	Binary string   // of everything that Serve and Run start
+	Extra  []string // environment of the daemon beside Environ
+	Alone  bool     // the daemon gets a session of its own, as from a terminal of its own
+
 	cmd  *exec.Cmd
 	log  *os.File    // what the daemon wrote, over all its lives
 	done chan string // how the daemon ended, once
@@ -41,17 +45,27 @@ type Gateway struct {
 // Start runs `mcpx serve` on a port of its own and waits until it is ready. Everything is stopped when the test ends.
 func Start(t testing.TB) *Gateway {
 	t.Helper()
+	g := New(t)
+	g.Serve()
+	return g
+}
+
+// New is a Gateway whose daemon does not run yet: Serve starts it.
+func New(t testing.TB) *Gateway {
+	t.Helper()
 	// Not t.TempDir: the path of a unix socket has about 100 bytes, and test names are long.
 	home, err := os.MkdirTemp("", "mx") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{t: t, Home: home, Addr: fmt.Sprintf("127.0.0.1:%d", Port(t))}
+	g := &Gateway{t: t, Home: home, Addr: fmt.Sprintf("127.0.0.1:%d", Port(t)), Binary: Binary(t)}
 	if g.log, err = os.Create(filepath.Join(home, "serve.log")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(home, "user"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(g.cleanup)
-	g.Serve()
 	return g
 }
 
@@ -85,13 +99,22 @@ func (g *Gateway) Environ(extra ...string) []string {
 // Serve starts the daemon, again after Kill, and waits until it is ready.
 func (g *Gateway) Serve() {
 	g.t.Helper()
-	if err := os.MkdirAll(filepath.Join(g.Home, "user"), 0o700); err != nil {
-		g.t.Fatal(err)
+	g.Spawn()
+	if how, ended := g.Await(); ended {
+		g.t.Fatalf("mcpx serve ended: %s\n%s", how, g.Log())
 	}
-	g.cmd = exec.Command(Binary(g.t), "serve", "--listen", g.Addr)
-	g.cmd.Env = g.Environ()
+}
+
+// Spawn starts the daemon and does not wait.
+func (g *Gateway) Spawn() {
+	g.t.Helper()
+	g.cmd = exec.Command(g.Binary, "serve", "--listen", g.Addr)
+	g.cmd.Env = g.Environ(g.Extra...)
 	g.cmd.Dir = g.Home
 	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
+	if g.Alone {
+		ownSession(g.cmd)
+	}
 	if err := g.cmd.Start(); err != nil {
 		g.t.Fatal(err)
 	}
@@ -103,22 +126,36 @@ func (g *Gateway) Serve() {
 		close(done)
 	}(g.cmd)
 	g.done = done
-	deadline := time.Now().Add(startWithin)
-	for {
+}
+
+// Await waits until the daemon is ready, or has ended.
+func (g *Gateway) Await() (how string, ended bool) {
+	g.t.Helper()
+	for deadline := time.Now().Add(startWithin); ; {
 		select {
-		case how := <-done:
+		case how := <-g.done:
 			g.done = nil
-			g.t.Fatalf("mcpx serve ended: %s\n%s", how, g.Log())
+			return how, true
 		default:
 		}
 		if g.ready() {
-			return
+			return "", false
 		}
 		if time.Now().After(deadline) {
 			g.t.Fatalf("mcpx serve is not ready after %s\n%s", startWithin, g.Log())
 		}
 		time.Sleep(5 * time.Millisecond) // readiness is polled as any client would
 	}
+}
+
+// Ended says whether the daemon has ended by itself; then the next Spawn or Serve starts another one.
+func (g *Gateway) Ended() bool {
+	select {
+	case <-g.done:
+		g.done = nil
+	default:
+	}
+	return g.done == nil
 }
 
 func (g *Gateway) ready() bool {
@@ -179,7 +216,7 @@ func (g *Gateway) Run(args ...string) Result {
 	g.t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), runWithin)
 	defer stop()
-	cmd := exec.CommandContext(ctx, Binary(g.t), args...)
+	cmd := exec.CommandContext(ctx, g.Binary, args...)
 	cmd.Env, cmd.Dir = g.Environ(), g.Home
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints

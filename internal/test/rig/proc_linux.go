@@ -75,3 +75,41 @@ func Descriptors(pid int) int {
 	}
 	return len(entries)
 }
+
+// Process is what the system tells of one.
+type Process struct {
+	State                  byte // R, S, Z, …
+	Parent, Group, Session int
+}
+
+// Look reads the state of a process; the zero Process: there is none.
+func Look(pid int) Process {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Process{}
+	}
+	var p Process
+	after := raw[bytes.LastIndexByte(raw, ')')+1:] // the name may contain anything
+	if _, err := fmt.Sscanf(string(after), " %c %d %d %d", &p.State, &p.Parent, &p.Group, &p.Session); err != nil {
+		return Process{}
+	}
+	return p
+}
+
+// Memory is the anonymous resident memory of a process, and its proportional share of all (PSS), in bytes.
+func Memory(pid int) (anonymous, proportional int64) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return -1, -1
+	}
+	for line := range strings.SplitSeq(string(raw), "\n") {
+		var kib int64
+		if _, err := fmt.Sscanf(line, "Anonymous: %d kB", &kib); err == nil {
+			anonymous = kib << 10
+		}
+		if _, err := fmt.Sscanf(line, "Pss: %d kB", &kib); err == nil {
+			proportional = kib << 10
+		}
+	}
+	return anonymous, proportional
+}

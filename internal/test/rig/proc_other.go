@@ -17,3 +17,15 @@ func Alive(pid int) bool {
 
 // Descriptors is unknown outside Linux.
 func Descriptors(int) int { return -1 }
+
+// Process is what the system tells of one; outside Linux nothing.
+type Process struct {
+	State                  byte
+	Parent, Group, Session int
+}
+
+// Look is unknown outside Linux.
+func Look(int) Process { return Process{} }
+
+// Memory is unknown outside Linux.
+func Memory(int) (anonymous, proportional int64) { return -1, -1 }
