@@ -55,6 +55,8 @@ type Gateway struct {
 
 	routes atomic.Pointer[map[string]*Server] // immutable snapshot, by name and alias
 
+	handed atomic.Bool // the next daemon has the supervised servers: nothing is tidied up here any more
+
 	posts atomic.Uint64 // numbers modern POSTs, and questions on their way to clients
 
 	mu      sync.Mutex // guards servers, serialises Apply
@@ -198,6 +200,9 @@ func (g *Gateway) housekeep() {
 		case <-g.ctx.Done():
 			return
 		case <-t.C:
+		}
+		if g.handed.Load() {
+			continue
 		}
 		g.mu.Lock()
 		servers := slices.Collect(maps.Values(g.servers))

@@ -120,6 +120,9 @@ func (l *lane) registerLocked(c *call) posting {
 	if c.upTok != "" {
 		l.tokens[c.upTok] = c
 	}
+	if c.stream != nil {
+		c.stream.onLink()
+	}
 	c.arm(now)
 	out := c.out
 	out.Ref = ref

@@ -26,6 +26,7 @@ func (x *Session) RequestPlain(body []byte, m rpc.Message) *Stream {
 
 func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 	x.srv.requests.Add(1)
+	st.moved = x.srv.moved
 	method := m.MethodOf(body)
 	id := m.ID.Of(body)
 	if x.bridged {

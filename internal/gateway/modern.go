@@ -47,6 +47,7 @@ const modernPrefix = "m:"
 func (s *Server) Modern(r ModernRequest) *Stream {
 	s.requests.Add(1)
 	st := newStream("", false)
+	st.moved = s.moved
 	if verdict(s.modern.Load()) == refuses {
 		s.bridgeModern(st, r)
 		return st
@@ -147,6 +148,7 @@ func (s *Server) modernCall(st *Stream, l *lane, m *modernCall, kind idKind) *ca
 	if m.c == nil {
 		m.c, m.st = c, st
 	}
+	st.onWire(c.upID)
 	return c
 }
 

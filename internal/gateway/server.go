@@ -69,6 +69,9 @@ type Server struct {
 	lanes    map[*lane]struct{} // every lane whose link lives, in a slot or on its way out
 	stopped  bool
 
+	moving atomic.Bool   // the next daemon takes the server, or has it
+	moved  chan struct{} // closed when it has it
+
 	// Early ends when a legacy POST has waited long enough for a plain JSON answer, Quiet when a stream was silent for
 	// so long that it needs a word.
 	Early, Quiet Lulls
@@ -78,7 +81,7 @@ type Server struct {
 }
 
 func newServer(g *Gateway, e catalog.Server) *Server {
-	s := &Server{g: g, Early: Lulls{wait: earlyAfter}, Quiet: Lulls{wait: quietAfter}, slots: map[string]*slot{}, sessions: map[string]*Session{}, lanes: map[*lane]struct{}{}, parked: map[string]*bridged{}}
+	s := &Server{g: g, Early: Lulls{wait: earlyAfter}, Quiet: Lulls{wait: quietAfter}, slots: map[string]*slot{}, sessions: map[string]*Session{}, lanes: map[*lane]struct{}{}, parked: map[string]*bridged{}, moved: make(chan struct{})}
 	s.def.Store(&e)
 	switch e.Protocol {
 	case catalog.ProtocolLegacy:
@@ -128,6 +131,14 @@ func (s *Server) sameProcess(e catalog.Server) bool {
 
 // slotFor finds or makes the slot of a key.
 func (s *Server) slotFor(key string, start func(sl *slot) func(context.Context) (*lane, error)) (*slot, error) {
+	sl, err := s.findSlot(key, start)
+	if err != nil {
+		s.untilMoved()
+	}
+	return sl, err
+}
+
+func (s *Server) findSlot(key string, start func(sl *slot) func(context.Context) (*lane, error)) (*slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {

@@ -62,11 +62,19 @@ func (s *slot) submit(c *call) {
 
 // get gives the running lane, or waits for a start.
 func (s *slot) get(ctx context.Context) (*lane, error) {
+	l, err := s.await(ctx)
+	if err != nil {
+		s.srv.untilMoved()
+	}
+	return l, err
+}
+
+func (s *slot) await(ctx context.Context) (*lane, error) {
 	for {
 		if l := s.usable(); l != nil {
 			return l, nil
 		}
-		if s.srv.g.ctx.Err() != nil {
+		if s.srv.g.ctx.Err() != nil || s.srv.moving.Load() {
 			return nil, &startError{text: "the daemon is stopping", wait: time.Second}
 		}
 		s.mu.Lock()

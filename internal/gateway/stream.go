@@ -31,7 +31,8 @@ type Stream struct {
 	// ID is the event-id prefix of a resumable stream, "" for one that cannot be resumed.
 	ID string
 
-	plain bool // the client takes the response and nothing else
+	plain bool            // the client takes the response and nothing else
+	moved <-chan struct{} // closed when the server went to another daemon: nothing is accepted any more; nil: never
 
 	mu     sync.Mutex    // guards the fields below; taken last, never with I/O
 	gone   func()        // called when a modern client leaves; nil for streams whose end is no cancellation
@@ -47,6 +48,8 @@ type Stream struct {
 	live   bool          // a reader is attached
 	wake   chan struct{} // cap 1: something changed for the reader
 	closed time.Time     // when the stream ended
+	sent   bool          // the request was handed to a link
+	wire   []byte        // its id there, of a modern client's request
 }
 
 func newStream(id string, keep bool) *Stream {
@@ -63,7 +66,7 @@ func (s *Stream) finish(data []byte, status int) bool {
 
 func (s *Stream) put(e Event) bool {
 	s.mu.Lock()
-	if s.ended {
+	if s.ended || s.hasMoved() {
 		s.mu.Unlock()
 		return false
 	}
@@ -103,7 +106,7 @@ func (s *Stream) trimLocked() {
 // end closes the stream without a response (session over, standalone stream taken over).
 func (s *Stream) end() {
 	s.mu.Lock()
-	if !s.ended {
+	if !s.ended && !s.hasMoved() {
 		s.ended = true
 		s.closed = time.Now()
 	}
@@ -159,6 +162,7 @@ const (
 	ReadWait                        // nothing yet: wait on Wake and call again
 	ReadEnd                         // the stream is over, or another reader took over
 	ReadMissed                      // events were evicted before this reader took them
+	ReadMoved                       // the next daemon has the rest (HandOver)
 )
 
 // Next returns the next event without waiting.
@@ -188,6 +192,9 @@ func (r *Reader) Next() (Event, ReadState) {
 	}
 	if s.ended {
 		return Event{}, ReadEnd
+	}
+	if s.hasMoved() {
+		return Event{}, ReadMoved
 	}
 	return Event{}, ReadWait
 }
