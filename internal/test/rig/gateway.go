@@ -138,7 +138,7 @@ func (g *Gateway) Await() (how string, ended bool) {
 			return how, true
 		default:
 		}
-		if g.ready() {
+		if g.Listens() {
 			return "", false
 		}
 		if time.Now().After(deadline) {
@@ -158,7 +158,8 @@ func (g *Gateway) Ended() bool {
 	return g.done == nil
 }
 
-func (g *Gateway) ready() bool {
+// Listens says whether the daemon is ready.
+func (g *Gateway) Listens() bool {
 	client := http.Client{Timeout: time.Second}
 	resp, err := client.Get("http://" + g.Addr + "/readyz")
 	if err != nil {
