@@ -95,4 +95,5 @@ type Lost struct {
 	Exit     Exit
 	Open     []KeptCall // sent and not answered
 	Answered []KeptCall // answered; the answers are gone
+	Complete bool       // a request of the last ten minutes before its end that is in neither was never sent
 }

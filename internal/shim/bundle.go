@@ -147,7 +147,7 @@ func checkOwned(path string, kind fs.FileMode) error {
 
 // readJSON reads one small file of a bundle.
 func readJSON(path string, into any) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // a pipe in its place must not block
 	if err != nil {
 		return err
 	}
@@ -155,6 +155,9 @@ func readJSON(path string, into any) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is %v, want a file", path, info.Mode().Type())
 	}
 	if info.Size() > maxFile {
 		return fmt.Errorf("%s has %d bytes, more than %d", path, info.Size(), maxFile)

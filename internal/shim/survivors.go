@@ -1,0 +1,84 @@
+//go:build unix
+
+package shim
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+
+	"mcpx/internal/atomicfile"
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+	"mcpx/internal/process"
+)
+
+// Survivors looks at what earlier daemons left. See gateway.Keeper.
+func (b *Backend) Survivors(ctx context.Context) ([]gateway.Survivor, []gateway.Lost, error) {
+	y := yard{state: b.cfg.StateDir, run: b.cfg.RunDir, now: b.cfg.Now(), log: b.cfg.Log}
+	alive, lost, _, err := y.tidy(ctx)
+	survivors := make([]gateway.Survivor, len(alive))
+	var work errgroup.Group
+	work.SetLimit(lookers)
+	for i, l := range alive {
+		work.Go(func() error {
+			survivors[i] = l.survivor()
+			survivors[i].Executable = fileState(l.record.Executable)
+			return nil
+		})
+	}
+	_ = work.Wait() // it has no errors
+	if err != nil {
+		err = fault.New(fault.Unavailable, "bundles-unreadable").
+			Saying("what earlier daemons left in %s cannot all be looked at", y.bundles()).Because(err).
+			Hinting("check its owner and mode; running servers of earlier daemons are not used").
+			Retrying(fault.AfterFix)
+	}
+	return survivors, lost, err
+}
+
+// fileState compares the program of a child with the file that is there now.
+func fileState(e process.Executable) gateway.FileState {
+	now, _ := e.Look()
+	switch now {
+	case process.Changed:
+		return gateway.FileChanged
+	case process.Missing:
+		return gateway.FileMissing
+	}
+	return gateway.FileSame
+}
+
+// Sweep ends what earlier daemons left below stateDir when no daemon is to use it: supervisors that live are asked to
+// carry out their ladder, everything else is cleared as by Backend.Survivors. With wait it returns when the supervisors
+// have ended, or ctx is over. Only the holder of the owner lock calls it.
+func Sweep(ctx context.Context, stateDir string, wait bool) (ended int, err error) {
+	y := yard{state: stateDir, log: slog.New(slog.DiscardHandler)}
+	alive, _, ended, err := y.tidy(ctx)
+	errs := []error{err}
+	var leaving []bundle
+	for _, l := range alive {
+		if process.Notify(l.record.Supervisor, sigTerm) {
+			ended++
+			leaving = append(leaving, l.dir)
+		}
+	}
+	for _, dir := range leaving {
+		if !wait {
+			break
+		}
+		// The supervisor holds its lock until it has ended, and removes the bundle before that.
+		lock, err := atomicfile.WaitLock(ctx, dir.lock())
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			errs = append(errs, lock.Release(), dir.remove())
+		}
+	}
+	return ended, errors.Join(errs...)
+}
