@@ -5,7 +5,7 @@
 // A point costs nothing in a release: without the build tag `crash` Point is empty and inlined, and the names of the
 // points are not even in the binary (TestPointsAreGone). With the tag the environment decides:
 //
-//	MCPX_CRASH_RECORD=FILE      appends "KIND NAME" to FILE at every pass
+//	MCPX_CRASH_RECORD=FILE      appends "KIND PID NAME" to FILE at every pass
 //	MCPX_CRASH_AT=KIND/NAME#N   ends the process with SIGKILL at its N-th pass, counted from 1
 //	MCPX_CRASH_ONCE=FILE        makes FILE before the kill; while it is there nobody is killed
 //

@@ -85,7 +85,7 @@ func Point(name string) {
 func (s *script) note(name string) bool {
 	if s.record != nil {
 		// One write, so that lines of several processes do not mix.
-		if _, err := s.record.WriteString(s.kind + " " + name + "\n"); err != nil {
+		if _, err := fmt.Fprintf(s.record, "%s %d %s\n", s.kind, os.Getpid(), name); err != nil {
 			panic("crash: " + err.Error())
 		}
 	}

@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,8 +72,9 @@ func TestPoint(t *testing.T) {
 			}
 			var names []string
 			for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
-				kind, name, _ := strings.Cut(line, " ")
-				if kind != kindOf([]string{"", test.kind}) {
+				var kind, name string
+				var pid int
+				if _, err := fmt.Sscan(line, &kind, &pid, &name); err != nil || kind != kindOf([]string{"", test.kind}) || pid != p.Pid() {
 					t.Errorf("recorded as %q", line)
 				}
 				names = append(names, name)
