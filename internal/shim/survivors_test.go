@@ -161,11 +161,11 @@ func TestExitIsConsumedOnce(t *testing.T) {
 
 // grave is one entry of state/bundles that no supervisor of this test made.
 type grave struct {
-	name  string
-	make  func(t *testing.T, dir string)
-	left  string // where it is afterwards: "gone", "stays", "aside"
-	lost  string // what the gateway is told; "" for nothing
-	root  bool   // only root can make it
+	name string
+	make func(t *testing.T, dir string)
+	left string // where it is afterwards: "gone", "stays", "aside"
+	lost string // what the gateway is told; "" for nothing
+	root bool   // only root can make it
 }
 
 func putFile(t *testing.T, dir, name, content string) {
