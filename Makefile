@@ -11,7 +11,7 @@ GOLANGCI := $(CACHE)/bin/golangci-lint-v2.15.0
 FUZZTIME ?= 30s
 
 # The packages that start the real binary: each has a tier of its own, and none runs twice.
-DRIVEN := /internal/test/(story|wire|peers)($$|/)
+DRIVEN := /internal/test/(story|wire|crashtest|peers)($$|/)
 UNITS   = $$($(GO) list ./... | grep -Ev '$(DRIVEN)')
 # The race detector needs cgo and a C compiler; a machine with Go alone runs the same tests without it.
 RACE    = $$(if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC) >/dev/null; then echo -race; \
@@ -20,9 +20,9 @@ RACE    = $$(if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env C
 needs    = [ -x "$(1)" ] || { if [ "$${CI:-}" = true ]; then echo "missing in CI: $(2)" >&2; exit 1; fi; \
              echo "skip: $(2) is not installed (run .ci/install)"; exit 0; }
 
-.PHONY: test quick build static fmt vet lint unit story wire peers conformance bench fuzz tools
+.PHONY: test quick build static fmt vet lint unit story wire survive crash soak peers conformance bench fuzz tools
 
-test: build static unit story wire peers
+test: build static unit story wire survive peers
 	@echo 'make test: all tiers passed'
 
 # quick is for the edit loop: static checks without the linter, unit tests from the cache.
@@ -44,6 +44,7 @@ vet:
 	for p in linux/amd64 darwin/amd64 darwin/arm64 windows/amd64; do \
 		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./...; \
 	done
+	$(GO) vet -tags crash ./internal/crash
 
 lint:
 	@$(call needs,$(GOLANGCI),golangci-lint v2.15.0); $(GOLANGCI) run ./...
@@ -59,6 +60,19 @@ story:
 # wire: byte fidelity, hostile servers, isolation, on the real binary over raw sockets. The parallel tests only wait.
 wire:
 	$(GO) test -shuffle=on -parallel 8 -timeout 15m ./internal/test/wire/...
+
+# survive: a sample of the crash points, and 50 kills under load. Its seed is printed; MCPX_SEED repeats a run.
+survive:
+	$(GO) test -tags crash ./internal/crash
+	$(GO) test -timeout 15m ./internal/test/crashtest/...
+
+# crash kills at the first and the last pass of every crash point, and again during recovery.
+crash:
+	MCPX_CRASH_ALL=1 $(GO) test -v -timeout 60m -run 'TestCrashPoints' ./internal/test/crashtest/...
+
+# soak kills the daemon 500 times under the load of 16 clients.
+soak:
+	MCPX_SOAK_KILLS=$(or $(MCPX_SOAK_KILLS),500) $(GO) test -v -timeout 60m -run 'TestSoak' ./internal/test/crashtest/...
 
 # peers: the conformance suite, published clients and servers, real agents with a stub model.
 peers:

@@ -190,20 +190,22 @@ func (g *Gateway) Kill() {
 	if err := g.cmd.Process.Kill(); err != nil {
 		g.t.Fatal(err)
 	}
-	g.wait()
+	g.Wait()
 }
 
-func (g *Gateway) wait() {
+// Wait waits for the end of the daemon and says how it ended, "" in order.
+func (g *Gateway) Wait() (how string) {
 	g.t.Helper()
 	select {
-	case <-g.done:
+	case how = <-g.done:
 		g.done = nil
 	case <-time.After(stopWithin):
 		g.t.Errorf("mcpx serve (pid %d) is still there after %s", g.PID(), stopWithin)
 		_ = g.cmd.Process.Kill() // so that the next test starts clean
-		<-g.done
+		how = <-g.done
 		g.done = nil
 	}
+	return how
 }
 
 // Result is how a command ended.
@@ -264,9 +266,9 @@ func (g *Gateway) cleanup() {
 	if g.done != nil {
 		if r := g.Run("daemon", "stop", "--children"); r.Code != 0 {
 			g.t.Errorf("mcpx daemon stop --children: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
-			_ = g.cmd.Process.Signal(os.Interrupt) // so that wait does not always need the hard way
+			_ = g.cmd.Process.Signal(os.Interrupt) // so that Wait does not always need the hard way
 		}
-		g.wait()
+		g.Wait()
 	}
 	if left := Survivors(g.Home); len(left) > 0 {
 		g.t.Errorf("left behind after `daemon stop --children`:\n%s", strings.Join(left, "\n"))

@@ -19,7 +19,7 @@ const endWithin = 2 * time.Second
 func Survivors(dir string) []string {
 	deadline := time.Now().Add(endWithin)
 	for {
-		left := naming(dir)
+		left := Naming(dir)
 		if len(left) == 0 || time.Now().After(deadline) {
 			var lines []string
 			for pid, args := range left {
@@ -33,12 +33,13 @@ func Survivors(dir string) []string {
 
 // endSurvivors kills what Survivors found, by pid.
 func endSurvivors(dir string) {
-	for pid := range naming(dir) {
+	for pid := range Naming(dir) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
 	}
 }
 
-func naming(dir string) map[int]string {
+// Naming lists the processes whose command line or environment names the directory, with their command lines.
+func Naming(dir string) map[int]string {
 	found := map[int]string{}
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

@@ -7,6 +7,9 @@ import "os"
 // Survivors cannot look outside Linux: there is no process table in files.
 func Survivors(string) []string { return nil }
 
+// Naming cannot look outside Linux.
+func Naming(string) map[int]string { return nil }
+
 func endSurvivors(string) {}
 
 // Alive cannot tell a zombie from a process here; it asks only whether the pid is known.

@@ -1,0 +1,264 @@
+package crashtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/test/fakemcp"
+	"mcpx/internal/test/rig"
+)
+
+const (
+	// stepWithin bounds one step of the scenario, kills, restarts and the backoff of a server included.
+	stepWithin = 30 * time.Second
+	// settleWithin is how long what belongs to nobody may live: a supervisor that nobody attached to leaves after 10 s.
+	settleWithin = 15 * time.Second
+	// pollEvery is how often a killed daemon is looked for.
+	pollEvery = 5 * time.Millisecond
+)
+
+// script is the environment that tells a process where to die.
+type script []string
+
+// play is one run of the scenario.
+type play struct {
+	t      *testing.T
+	g      *rig.Gateway
+	record string
+	ledger ledger
+
+	client *rig.Client // the session that lives through the whole scenario
+	keys   int
+
+	stop chan struct{} // closed when nobody starts daemons any more
+	kept sync.WaitGroup
+
+	spawned, ready int // daemons; written by keep until kept is over
+	later          script
+}
+
+// run plays the scenario with a script for the first daemon, and one for all later ones, which may be nil. What has been
+// acknowledged must be there in the end, and nothing else.
+func run(t *testing.T, binary string, first, later script) {
+	g := rig.New(t)
+	g.Binary, g.Extra = binary, first
+	p := &play{t: t, g: g, record: filepath.Join(g.Home, "alpha.record"), stop: make(chan struct{}), later: later}
+	if later == nil {
+		p.later = first
+	}
+	p.start()
+	p.kept.Go(p.keep)
+	over := sync.OnceFunc(func() {
+		close(p.stop)
+		p.kept.Wait()
+	})
+	defer over() // a failed step: cleanup stops what runs then
+	p.steps()
+	p.whole()
+	over()
+	p.end()
+}
+
+// steps are what a person and an agent do in the course of some weeks.
+func (p *play) steps() {
+	fixture := func(record string) []string {
+		return append([]string{"--"}, rig.Fixture(p.t, fakemcp.Options{Record: record})...)
+	}
+	p.command("exists", append([]string{"server", "add", "alpha"}, fixture(p.record)...)...)
+	p.command("exists", append([]string{"server", "add", "beta"}, fixture(filepath.Join(p.g.Home, "beta.record"))...)...)
+	p.open()
+	p.call(0)
+	p.call(0)
+	p.call(150 * time.Millisecond) // another daemon may answer it
+	p.command("", "server", "edit", "alpha", "--call-timeout", "2m")
+	p.call(0)
+	p.command("", "server", "restart", "alpha")
+	p.call(0)
+	p.command("", "daemon", "stop") // the next one comes by itself
+	p.call(0)
+	p.command("not-found", "server", "remove", "beta", "--yes")
+	p.call(0)
+}
+
+// start starts a daemon until one is ready.
+func (p *play) start() {
+	for {
+		p.g.Spawn()
+		p.spawned++
+		_, ended := p.g.Await()
+		p.g.Extra = p.later
+		if !ended {
+			p.ready++
+			return
+		}
+	}
+}
+
+// keep starts the next daemon whenever one has ended.
+func (p *play) keep() {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-tick.C:
+			if p.g.Ended() {
+				p.start()
+			}
+		}
+	}
+}
+
+// command runs a command until it is acknowledged. A command whose answer was lost may have been carried out: then the
+// next attempt fails with the code fine, which counts as an acknowledgement.
+func (p *play) command(fine string, args ...string) {
+	p.t.Helper()
+	var last rig.Result
+	for deadline := time.Now().Add(stepWithin); time.Now().Before(deadline); time.Sleep(pollEvery) {
+		if !p.g.Listens() {
+			continue // a command that finds no daemon would start one on another address
+		}
+		last = p.g.Run(slices.Insert(slices.Clone(args), 2, "--json")...)
+		if last.Code == 0 || fine != "" && strings.Contains(last.Stdout+last.Stderr, fine) {
+			return
+		}
+	}
+	p.t.Fatalf("mcpx %s is not acknowledged: exit code %d\n%s%s", strings.Join(args, " "), last.Code, last.Stdout, last.Stderr)
+}
+
+// open initialises the session. An answer that is lost leaves a session that nobody knows; the next attempt makes one.
+func (p *play) open() {
+	p.t.Helper()
+	var why string
+	for deadline := time.Now().Add(stepWithin); time.Now().Before(deadline); time.Sleep(pollEvery) {
+		ctx, stop := context.WithTimeout(p.t.Context(), stepWithin)
+		c := rig.NewClient(p.t, p.g.URL("alpha"))
+		reply, err := c.Try(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"crashtest","version":"1"}}}`)
+		if err == nil && reply.Status == http.StatusOK && len(reply.Messages) > 0 && rig.ClassOf(reply.Answer(p.t)) == "answer" {
+			c.Session, c.Version = reply.Header.Get("Mcp-Session-Id"), "2025-11-25"
+			for err = nil; ; time.Sleep(pollEvery) {
+				if reply, err = c.Try(ctx, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); err == nil || ctx.Err() != nil {
+					break
+				}
+			}
+			stop()
+			if err != nil || reply.Status != http.StatusAccepted {
+				p.t.Fatalf("notifications/initialized: %v, HTTP %d %s", err, reply.Status, reply.Body)
+			}
+			p.client = c
+			return
+		}
+		stop()
+		why = fmt.Sprintf("%v, HTTP %d %s", err, reply.Status, reply.Body)
+	}
+	p.t.Fatalf("no session: %s", why)
+}
+
+// call makes one call on the session and notes how it ended; one that was not sent, or could not be, is made again.
+func (p *play) call(work time.Duration) {
+	p.t.Helper()
+	ctx, stop := context.WithTimeout(p.t.Context(), stepWithin)
+	defer stop()
+	for {
+		p.keys++
+		key := fmt.Sprintf("k%d", p.keys)
+		id := fmt.Sprintf(`"call-%d"`, p.keys)
+		arguments := fmt.Sprintf(`{"key":%q,"wait_ms":%d}`, key, work.Milliseconds())
+		o, err := p.client.Persist(ctx, id, workCall(id, arguments, ""))
+		p.ledger.note("the session", key, o, err)
+		switch {
+		case err != nil:
+			p.t.Fatalf("call %s: %v", key, err)
+		case o.Class == "answer":
+			return
+		case ctx.Err() != nil:
+			p.t.Fatalf("call %s: %s", key, o.Body)
+		}
+		time.Sleep(50 * time.Millisecond) // what a client does that is told to wait
+	}
+}
+
+// whole checks the invariants while the daemon runs.
+func (p *play) whole() {
+	t := p.t
+	t.Helper()
+	p.ledger.check(t, readRecords(t, p.record))
+	var list struct{ Servers []api.Server }
+	if err := json.Unmarshal([]byte(p.g.Must("server", "list", "--json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range list.Servers {
+		names = append(names, s.Name)
+	}
+	if !slices.Equal(names, []string{"alpha"}) {
+		t.Errorf("servers are %v, acknowledged is alpha alone", names)
+	}
+	if shown := p.g.Must("server", "show", "alpha", "--json"); !strings.Contains(shown, `120`) && !strings.Contains(shown, "2m") {
+		t.Errorf("the edit of alpha was acknowledged and is not there: %s", shown)
+	}
+	status, err := p.g.API().Status(t.Context(), api.None{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := int(status.Daemon.Epoch); e < p.ready || e > p.spawned {
+		t.Errorf("epoch %d after %d starts, of which %d were ready", e, p.spawned, p.ready)
+	}
+	p.owned()
+}
+
+// owned waits until every fixture of this home is a child of a supervisor that ps knows, and every supervisor has a
+// bundle.
+func (p *play) owned() {
+	t := p.t
+	t.Helper()
+	var why string
+	for deadline := time.Now().Add(settleWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		known := children(t, p.g)
+		found, supervisors := map[int]int{}, map[int]bool{}
+		for pid, args := range rig.Naming(p.g.Home) {
+			switch {
+			case strings.Contains(args, " supervise "):
+				supervisors[pid] = true
+			case strings.Contains(args, "run-fakemcp"):
+				found[pid] = rig.Look(pid).Parent
+			}
+		}
+		bundles, err := filepath.Glob(filepath.Join(p.g.Home, "state", "bundles", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if maps.Equal(found, known) && len(supervisors) == len(known) && len(bundles) == len(known) {
+			return
+		}
+		why = fmt.Sprintf("ps knows %v (child: supervisor), there are children %v, supervisors %v, bundles %v", known, found, supervisors, bundles)
+	}
+	t.Errorf("after %s: %s", settleWithin, why)
+}
+
+// end stops everything, as often as it takes when a process dies of it, and looks for what is left.
+func (p *play) end() {
+	t := p.t
+	t.Helper()
+	for range 3 {
+		if p.g.Ended() {
+			p.start()
+		}
+		p.g.Run("daemon", "stop", "--children")
+		if how := p.g.Wait(); how == "" {
+			break // an orderly end
+		}
+	}
+	rig.Until(t, settleWithin, "nothing is left", func() bool { return len(leftovers(t, p.g.Home)) == 0 && len(rig.Naming(p.g.Home)) == 0 })
+}
