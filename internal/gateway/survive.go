@@ -47,6 +47,14 @@ type Survivor struct {
 	Started    time.Time
 }
 
+// Program is a Link to a child, which knows the file that it was started from.
+type Program interface {
+	Link
+	// File compares that file with what is there now. It costs a few system calls, and reading up to 64 MiB when the file
+	// system shows a difference.
+	File() FileState
+}
+
 // FileState compares the executable of a running child with the file that has its path now.
 type FileState string
 

@@ -42,6 +42,7 @@ type Backend struct {
 	cfg   Config
 	self  process.Identity
 	files programs
+	scope scope
 	join  sync.WaitGroup // clean-up that goes on after a link was closed
 }
 

@@ -18,6 +18,7 @@ import (
 type direct struct {
 	backend *Backend
 	dir     bundle
+	program process.Executable // before the start
 	life    *life
 	raw     syscall.RawConn
 	sink    gateway.Sink
@@ -42,19 +43,20 @@ func (b *Backend) openDirect(o gateway.Open, c process.Command, sink gateway.Sin
 	if err != nil {
 		return nil, err
 	}
+	program := b.files.examine(c.File)
 	child, err := process.Start(c)
 	if err != nil {
 		_ = dir.remove() // swept at the next start if it fails
 		return nil, err
 	}
-	d := &direct{backend: b, dir: dir, sink: sink, started: b.cfg.Now(), done: make(chan struct{})}
+	d := &direct{backend: b, dir: dir, program: program, sink: sink, started: b.cfg.Now(), done: make(chan struct{})}
 	d.life = newLife(child, b.cfg.Ladder, &d.tail, func() { _ = child.Stdin.Close() })
 	d.raw, _ = child.Stdin.SyscallConn() // fails only on a closed file
 	d.box.port = d
 	// With the record the next daemon finds a child that ignored our death.
 	err = writeJSON(dir.record(), record{
 		Format: formatVersion, ID: dir.id(), Kind: kindDirect, Server: o.Server.ID, Lane: o.Lane, Process: o.Process, Supervisor: b.self,
-		Version: b.cfg.Version, Executable: b.files.examine(c.File), Child: &child.ID, Started: d.started, State: stateRunning,
+		Version: b.cfg.Version, Executable: program, Child: &child.ID, Started: d.started, State: stateRunning,
 	})
 	if err != nil {
 		d.life.end(reasonTerminated, "no record", process.Ladder{Stdin: -1, Term: -1})

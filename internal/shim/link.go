@@ -47,6 +47,7 @@ const sigTerm = syscall.SIGTERM
 type link struct {
 	backend *Backend
 	dir     bundle
+	program process.Executable // before the start
 	super   ready
 	welcome welcome
 	conn    *net.UnixConn

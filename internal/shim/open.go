@@ -26,7 +26,8 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 	if err != nil {
 		return nil, err
 	}
-	ready, err := b.startSupervisor(ctx, dir, o, c)
+	program := b.files.examine(c.File)
+	ready, err := b.startSupervisor(ctx, dir, o, c, program)
 	if err != nil {
 		_ = dir.remove() // swept at the next start if it fails
 		return nil, fault.New(fault.Unavailable, "supervisor-start").
@@ -44,16 +45,17 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 			Hinting("try again; the daemon's log has more")
 	}
 	l := newLink(b, dir, ready, w, conn, sink)
+	l.program = program
 	b.join.Go(func() { l.read(r) })
 	return l, nil
 }
 
 // startSupervisor fills the bundle and starts its owner.
-func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Open, c process.Command) (ready, error) {
+func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Open, c process.Command, program process.Executable) (ready, error) {
 	sp := spec{
 		Format: formatVersion, ID: dir.id(), Server: o.Server.ID, Lane: o.Lane, Process: o.Process, File: c.File, Argv: c.Argv, Dir: c.Dir,
 		Env: map[string]string{}, Socket: dir.socket(b.cfg.RunDir), Ladder: b.cfg.Ladder, OrphanTTL: b.cfg.OrphanTTL,
-		Version: b.cfg.Version, Executable: b.files.examine(c.File),
+		Version: b.cfg.Version, Executable: program,
 	}
 	for _, kv := range c.Env {
 		name, value, _ := strings.Cut(kv, "=")
@@ -68,7 +70,7 @@ func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Ope
 	}
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	line, err := process.StartDetached(ctx, process.Detached{
+	line, err := b.scope.start(ctx, b.cfg.Environ, b.cfg.Log, process.Detached{
 		Exe: b.cfg.Exe, Args: []string{Subcommand, string(dir)}, Env: process.Environ(b.cfg.Environ, crash.Environ()), Stdin: stdin,
 	})
 	if err != nil {

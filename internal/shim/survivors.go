@@ -40,18 +40,6 @@ func (b *Backend) Survivors(ctx context.Context) ([]gateway.Survivor, []gateway.
 	return survivors, lost, err
 }
 
-// fileState compares the program of a child with the file that is there now.
-func fileState(e process.Executable) gateway.FileState {
-	now, _ := e.Look()
-	switch now {
-	case process.Changed:
-		return gateway.FileChanged
-	case process.Missing:
-		return gateway.FileMissing
-	}
-	return gateway.FileSame
-}
-
 // Sweep ends what earlier daemons left below stateDir when no daemon is to use it: supervisors that live are asked to
 // carry out their ladder, everything else is cleared as by Backend.Survivors. With wait it returns when the supervisors
 // have ended, or ctx is over. Only the holder of the owner lock calls it.
