@@ -38,6 +38,8 @@ type FrontConfig struct {
 	TokenOnly bool
 	// Token judges a bearer token; nil knows none.
 	Token func(bearer string) (gateway.Caller, bool)
+	// Gate leads to the next daemon after a hand-over; nil when there will be none.
+	Gate *Gate
 }
 
 // Front serves /servers/<name>/mcp to clients of every revision.
@@ -138,7 +140,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, srv *gateway.Server
 		return
 	}
 	body = rpc.OneLine(body)
-	v := view{w: w, r: r, asJSON: asJSON, asSSE: asSSE, srv: srv}
+	v := view{w: w, r: r, asJSON: asJSON, asSSE: asSSE, srv: srv, f: f, body: body, msg: m}
 	if era.Of(m, body, r.Header.Get(hdrVersion)) == era.Modern {
 		f.modern(v, srv, caller, body, m)
 		return
@@ -191,6 +193,10 @@ func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body 
 			x.Close() // nobody will ever learn its id
 			return
 		}
+		if x == nil && srv.Moved() {
+			f.replay(v) // the next daemon opens the session
+			return
+		}
 		if x != nil {
 			v.w.Header().Set(hdrSession, x.ID)
 		}
@@ -209,10 +215,10 @@ func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body 
 	switch m.Kind {
 	case rpc.Notification:
 		x.Notify(body, m)
-		v.w.WriteHeader(http.StatusAccepted)
+		f.accepted(v)
 	case rpc.Result, rpc.Error:
 		x.Respond(body, m)
-		v.w.WriteHeader(http.StatusAccepted)
+		f.accepted(v)
 	case rpc.Request:
 		ask := x.Request
 		if !v.asSSE {

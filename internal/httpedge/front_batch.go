@@ -33,7 +33,8 @@ func (f *Front) batch(w http.ResponseWriter, r *http.Request, srv *gateway.Serve
 		refuse(w, http.StatusBadRequest, -32700, "the batch is empty or not valid JSON")
 		return
 	}
-	answers, failed := f.batchParts(r.Context(), x, body, parts)
+	v := view{w: w, r: r, asJSON: true, srv: srv, f: f}
+	answers, failed := v.batchParts(r.Context(), x, body, parts)
 	switch {
 	case failed != nil:
 		writeJSON(w, http.StatusBadRequest, failed)
@@ -49,7 +50,7 @@ const maxBatch = 256
 
 // batchParts sends the elements one by one and collects the answers in order. Notifications of the calls are read and
 // dropped: a JSON array has no place for them, and the standalone stream is open to a client that wants them.
-func (f *Front) batchParts(ctx context.Context, x *gateway.Session, body []byte, parts []rpc.Span) (answers [][]byte, failed []byte) {
+func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, parts []rpc.Span) (answers [][]byte, failed []byte) {
 	if len(parts) > maxBatch {
 		return nil, rpc.ErrorResponse(nil, -32600, fmt.Sprintf("the batch has more than %d elements", maxBatch), nil)
 	}
@@ -61,20 +62,21 @@ func (f *Front) batchParts(ctx context.Context, x *gateway.Session, body []byte,
 		}
 		msgs[i] = m
 	}
-	var streams []*gateway.Stream
+	var inWork []*pending
 	for i, p := range parts {
 		one := rpc.OneLine(slices.Clone(p.Of(body)))
 		switch msgs[i].Kind {
 		case rpc.Request:
-			streams = append(streams, x.RequestPlain(one, msgs[i]))
+			v.body, v.msg = one, msgs[i]
+			inWork = append(inWork, v.pending(x, x.RequestPlain(one, msgs[i])))
 		case rpc.Notification:
 			x.Notify(one, msgs[i])
 		case rpc.Result, rpc.Error:
 			x.Respond(one, msgs[i])
 		}
 	}
-	for _, st := range streams {
-		if a := final(ctx, st); a != nil {
+	for _, p := range inWork {
+		if a := final(ctx, p); a != nil {
 			answers = append(answers, a)
 		}
 	}
@@ -82,8 +84,8 @@ func (f *Front) batchParts(ctx context.Context, x *gateway.Session, body []byte,
 }
 
 // final waits for the response of a stream; nil when there is none.
-func final(ctx context.Context, st *gateway.Stream) []byte {
-	r := st.Follow()
+func final(ctx context.Context, p *pending) []byte {
+	r := p.st.Follow()
 	defer r.Stop()
 	for {
 		e, state := r.Next()
@@ -94,9 +96,17 @@ func final(ctx context.Context, st *gateway.Stream) []byte {
 			}
 		case gateway.ReadEnd, gateway.ReadMissed:
 			return nil
+		case gateway.ReadMoved:
+			var last []byte
+			p.rest(ctx, func(one piece) bool {
+				last = one.data
+				return !one.final
+			})
+			return last
 		case gateway.ReadWait:
 			select {
 			case <-r.Wake():
+			case <-r.Moved():
 			case <-ctx.Done():
 				return nil
 			}

@@ -6,6 +6,7 @@ import (
 
 	"mcpx/internal/era"
 	"mcpx/internal/gateway"
+	"mcpx/internal/rpc"
 )
 
 // Times of response streams (protocol.md section 3.4).
@@ -25,6 +26,9 @@ type view struct {
 	asJSON bool
 	asSSE  bool
 	srv    *gateway.Server
+	f      *Front
+	body   []byte // of a POST, on one line
+	msg    rpc.Message
 }
 
 // once answers with one message that is there already.
@@ -51,7 +55,12 @@ func (v view) modern(st *gateway.Stream) {
 		st.Gone()
 		return
 	}
-	if !v.stream(streamView{v: v, reader: reader}, e, ok) {
+	out := &streamView{v: v, reader: reader, moved: v.pending(nil, st)}
+	if !ok && v.isMoved(reader) {
+		v.moved(out.moved, out)
+		return
+	}
+	if !v.stream(out, e, ok) {
 		st.Gone()
 	}
 }
@@ -74,7 +83,14 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 	if v.r.Context().Err() != nil {
 		return
 	}
-	out := streamView{v: v, reader: reader}
+	out := &streamView{v: v, reader: reader, moved: v.pending(x, st)}
+	if !ok && v.isMoved(reader) {
+		if x.Version >= era.V20250326 {
+			out.name = "r"
+		}
+		v.moved(out.moved, out)
+		return
+	}
 	if x.Version >= era.V20250326 {
 		x.Promote(st, id)
 		out.name, out.epoch = st.ID, x.Epoch()
@@ -88,11 +104,17 @@ func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
 	x.Opened()
 	defer x.Done()
 	defer reader.Stop()
-	out := streamView{v: v, reader: reader}
+	out := &streamView{v: v, reader: reader}
 	if x.Version >= era.V20250326 {
 		out.name, out.epoch = name, x.Epoch()
 	}
 	v.stream(out, gateway.Event{}, false)
+}
+
+// isMoved reports whether the server went to the next daemon, which has what reader waits for.
+func (v view) isMoved(reader *gateway.Reader) bool {
+	_, state := reader.Next()
+	return state == gateway.ReadMoved
 }
 
 // first waits for the first event. A client that takes only JSON waits for the response itself and gets nothing else.
@@ -116,11 +138,12 @@ func (v view) first(reader *gateway.Reader, wait *gateway.Lulls) (gateway.Event,
 			if e.Final || v.asSSE {
 				return e, true
 			}
-		case gateway.ReadEnd, gateway.ReadMissed:
+		case gateway.ReadEnd, gateway.ReadMissed, gateway.ReadMoved:
 			return gateway.Event{}, false
 		case gateway.ReadWait:
 			select {
 			case <-reader.Wake():
+			case <-reader.Moved():
 			case <-timeout:
 				return gateway.Event{}, false
 			case <-v.r.Context().Done():
@@ -137,7 +160,28 @@ type streamView struct {
 	reader *gateway.Reader
 	name   string // event-id prefix, "" sends no ids
 	epoch  uint64
-	prime  bool // the stream begins with an id of its own (2025-11-25: older clients parse the empty data and fail)
+	prime  bool     // the stream begins with an id of its own (2025-11-25: older clients parse the empty data and fail)
+	begun  bool     // the head is out
+	moved  *pending // the request of the stream, for the case that its server moves; nil: a stream that then ends
+}
+
+// write sends a piece of the stream, with its head when that is not out, and flushes it.
+func (s *streamView) write(piece []byte) bool {
+	if !s.begun {
+		s.v.head()
+		s.begun = true
+	}
+	flush := http.NewResponseController(s.v.w)
+	// A client that stopped reading and keeps its connection must not hold the stream for ever. Where the deadline
+	// cannot be set the write simply waits.
+	_ = flush.SetWriteDeadline(time.Now().Add(writeFor))
+	defer func() { _ = flush.SetWriteDeadline(time.Time{}) }() // the connection serves further requests
+	if len(piece) > 0 {
+		if _, err := s.v.w.Write(piece); err != nil {
+			return false
+		}
+	}
+	return flush.Flush() == nil
 }
 
 // head starts a stream of events.
@@ -151,8 +195,9 @@ func (v view) head() {
 
 // stream writes events until the response is out, the stream ends or the client leaves. It reports false when the
 // client left first. Each message is flushed when it arrives; what is there already goes out in one piece.
-func (v view) stream(out streamView, e gateway.Event, have bool) bool {
+func (v view) stream(out *streamView, e gateway.Event, have bool) bool {
 	v.head()
+	out.begun = true
 	flush := http.NewResponseController(v.w)
 	defer func() { _ = flush.SetWriteDeadline(time.Time{}) }() // the connection serves further requests
 	var buf []byte
@@ -199,6 +244,8 @@ func (v view) stream(out streamView, e gateway.Event, have bool) bool {
 			return true
 		case gateway.ReadMissed:
 			return false // too slow: the client lost its stream, and nobody else anything
+		case gateway.ReadMoved:
+			return send() && (out.moved == nil || v.moved(out.moved, out))
 		case gateway.ReadWait:
 		}
 		if len(buf) > 0 {
@@ -209,6 +256,7 @@ func (v view) stream(out streamView, e gateway.Event, have bool) bool {
 		}
 		select {
 		case <-out.reader.Wake():
+		case <-out.reader.Moved():
 		case <-silence.C:
 			buf = append(buf, ": still here\n\n"...)
 			if !send() {
@@ -221,7 +269,7 @@ func (v view) stream(out streamView, e gateway.Event, have bool) bool {
 	}
 }
 
-func (s streamView) append(dst []byte, e gateway.Event) []byte {
+func (s *streamView) append(dst []byte, e gateway.Event) []byte {
 	id := ""
 	if s.name != "" {
 		id = gateway.EventID(s.name, s.epoch, e.Seq)

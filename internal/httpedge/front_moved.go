@@ -1,0 +1,203 @@
+package httpedge
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"mcpx/internal/key"
+)
+
+// After a planned restart (supervisor.md section 9) the old process still has the connections of its clients. It has no
+// state any more: what comes in is led to the daemon that serves now, over the unix socket.
+
+const (
+	// hdrRejoin names, on the unix socket only, the id by which a server knows a modern request that was in flight at a
+	// hand-over: the body is that request again, and its answer is wanted.
+	hdrRejoin = "Mcpx-Rejoin"
+	// relayIdle is how long a connection without work is kept after a hand-over. Ending it sooner could meet a request
+	// on its way; pools of clients end theirs within 60 to 90 s.
+	relayIdle = 75 * time.Second
+	// relayDial is how long a relay tries to reach the next daemon, which may just be starting.
+	relayDial = 30 * time.Second
+	// relayRetry is the pause between two tries.
+	relayRetry = 20 * time.Millisecond
+	// relayLook is how often Linger looks whether it is over.
+	relayLook = 50 * time.Millisecond
+)
+
+// Gate stands before everything that a daemon serves. Until Move it lets requests in, then it leads them to the next
+// daemon.
+type Gate struct {
+	dial  func(context.Context) (net.Conn, error)
+	log   *slog.Logger
+	next  *http.Client // for what was in flight
+	relay *httputil.ReverseProxy
+
+	moved atomic.Bool
+	work  atomic.Int64 // requests that nobody may cut
+	conns atomic.Int64
+	last  atomic.Int64 // when the last of them ended, in Unix nanoseconds
+}
+
+// NewGate makes a gate; dial reaches the socket of the daemon that serves the home now.
+func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Gate {
+	g := &Gate{dial: dial, log: log}
+	way := &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return g.reach(ctx) },
+		DisableKeepAlives:  true, // the next daemon may hand over, too
+		DisableCompression: true,
+	}
+	g.next = &http.Client{Transport: way}
+	g.relay = &httputil.ReverseProxy{
+		Transport: way, FlushInterval: -1, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "http", "mcpx", "mcpx"
+		},
+		ModifyResponse: func(res *http.Response) error {
+			res.Header.Set("Connection", "close") // its client then connects to the next daemon
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() != nil {
+				return // the client left
+			}
+			log.LogAttrs(r.Context(), slog.LevelWarn, "request not relayed", slog.Any(key.Cause, err))
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusServiceUnavailable, -32603, "mcpx restarted and does not answer; repeat the request")
+		},
+	}
+	return g
+}
+
+// reach connects to the next daemon. One that starts has bound its socket already; only its queue may be full.
+func (g *Gate) reach(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, relayDial)
+	defer cancel()
+	for {
+		conn, err := g.dial(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(relayRetry):
+		}
+	}
+}
+
+// Door puts the gate before own. Moved serves in its place after Move.
+func (g *Gate) Door(own, moved http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.moved.Load() && r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/servers/") {
+			moved.ServeHTTP(w, r) // a stream that its client opens again when it is cut
+			return
+		}
+		g.work.Add(1)
+		defer func() {
+			g.last.Store(time.Now().UnixNano())
+			g.work.Add(-1)
+		}()
+		if g.moved.Load() {
+			moved.ServeHTTP(w, r)
+			return
+		}
+		own.ServeHTTP(w, r)
+	})
+}
+
+// Relay leads a request of the unix socket to the next daemon as it is: its peer was checked, and the next daemon sees
+// the same user.
+func (g *Gate) Relay() http.Handler { return g.relay }
+
+// ConnState is for http.Server.ConnState.
+func (g *Gate) ConnState(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		g.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		g.conns.Add(-1)
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// Move leads everything to the next daemon from now on. The caller has stopped accepting connections.
+func (g *Gate) Move() {
+	g.last.Store(time.Now().UnixNano())
+	g.moved.Store(true)
+}
+
+// HasMoved reports whether Move was called.
+func (g *Gate) HasMoved() bool { return g.moved.Load() }
+
+// Linger returns when no client needs this process any more: nothing is in work, and every connection is closed or was
+// idle for relayIdle.
+func (g *Gate) Linger(ctx context.Context) {
+	look := time.NewTicker(relayLook)
+	defer look.Stop()
+	for {
+		if g.work.Load() == 0 && (g.conns.Load() == 0 || time.Since(time.Unix(0, g.last.Load())) > relayIdle) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// Relay leads a request of the loopback listener to the next daemon. It arrives there over the unix socket, as one of
+// our own user: so what makes it that is checked here, and what only the unix socket may carry is taken off.
+func (f *Front) Relay() http.Handler {
+	return f.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, bad := f.admit(r); bad != nil {
+			refuse(w, bad.Status, bad.Code, bad.Message)
+			return
+		}
+		f.relay(w, r)
+	}))
+}
+
+// relay leads an admitted request on.
+func (f *Front) relay(w http.ResponseWriter, r *http.Request) {
+	if peer, _ := r.Context().Value(connKey{}).(*connPeer); peer == nil || !peer.unix {
+		r = r.Clone(r.Context())
+		plainHeaders(r.Header)
+	}
+	f.cfg.Gate.relay.ServeHTTP(w, r)
+}
+
+// replay leads a request on whose body was read already.
+func (f *Front) replay(v view) {
+	r := v.r.Clone(v.r.Context())
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(v.body)), int64(len(v.body))
+	f.relay(v.w, r)
+}
+
+// accepted answers what has no answer of its own. When its server was just moving, it may have been lost with the link:
+// the next daemon gets it, too.
+func (f *Front) accepted(v view) {
+	if v.srv.Moved() {
+		f.replay(v)
+		return
+	}
+	v.w.WriteHeader(http.StatusAccepted)
+}
+
+// plainHeaders removes what the unix socket would believe or refuse.
+func plainHeaders(h http.Header) {
+	for name := range h {
+		if strings.HasPrefix(name, "Mcpx-") || name == "Origin" || name == "Referer" {
+			delete(h, name)
+		}
+	}
+}
