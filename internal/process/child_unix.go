@@ -52,14 +52,14 @@ func (c *Child) run(cmd Command, p pipes, started chan<- error) {
 		Stdin: p.stdin.r, Stdout: p.stdout.w, Stderr: p.stderr.w,
 		SysProcAttr: childAttr(),
 	}
-	if err := x.Start(); err != nil {
+	if err := startOwn(x); err != nil {
 		started <- err
 		return
 	}
 	// The child cannot be reaped before Wait, so its pid still names it, even if it has ended already.
 	c.ID = identifyChild(x.Process.Pid)
 	started <- nil
-	err := x.Wait()
+	err := waitOwn(x)
 	c.status = statusOf(x.ProcessState, err)
 	close(c.done)
 }

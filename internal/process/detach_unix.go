@@ -48,13 +48,13 @@ func StartDetached(ctx context.Context, d Detached) (ready []byte, err error) {
 	}
 	x.ExtraFiles = []*os.File{w}
 	x.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = x.Start()
+	err = startOwn(x)
 	_ = w.Close() // the child has its own copy; ours would keep the pipe from ending
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- x.Wait() }()
+	go func() { ended <- waitOwn(x) }()
 
 	stop := context.AfterFunc(ctx, func() { _ = r.Close() })
 	defer stop()

@@ -69,6 +69,12 @@ func StartDetached(context.Context, Detached) ([]byte, error) { return nil, erro
 // HandOver is not supported here.
 func HandOver(string, []string) error { return errors.ErrUnsupported }
 
+// IsInit is false: there is no daemon here.
+func IsInit() bool { return false }
+
+// ReapAsInit has nothing to do: there is no daemon here.
+func ReapAsInit() (stop func()) { return func() {} }
+
 // BecomeSubreaper is not supported here.
 func BecomeSubreaper() error { return errors.ErrUnsupported }
 

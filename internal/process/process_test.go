@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "detached":
 			os.Exit(detached(os.Args[2:]))
+		case "as-init":
+			os.Exit(asInit())
 		case "hand-over":
 			if err := process.HandOver(os.Args[0], []string{"detached", "ready"}); err != nil {
 				os.Exit(1)

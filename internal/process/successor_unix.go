@@ -40,13 +40,13 @@ func StartSuccessor(s Succession) (*Successor, error) {
 	}
 	x.ExtraFiles = append([]*os.File{ordersR, reportsW}, s.Files...)
 	x.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := x.Start(); err != nil {
+	if err := startOwn(x); err != nil {
 		_, _ = ordersW.Close(), reportsR.Close() // nothing was written
 		return nil, explain(s.Exe, err)
 	}
 	next := &Successor{Pid: x.Process.Pid, Orders: ordersW, Reports: reportsR, cmd: x, done: make(chan struct{})}
 	go func() {
-		_ = x.Wait() // how it ended is told by its reports and its log
+		_ = waitOwn(x) // how it ended is told by its reports and its log
 		close(next.done)
 	}()
 	return next, nil
