@@ -13,6 +13,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/daemon"
 	"mcpx/internal/fault"
+	"mcpx/internal/process"
 	"mcpx/internal/telemetry"
 )
 
@@ -40,7 +41,7 @@ var serve = Command{
 		if err != nil {
 			return err
 		}
-		return e.untilStopped(ctx, d, false)
+		return e.untilStopped(ctx, d, process.IsInit()) // nothing outlives the first process of a container
 	},
 }
 
@@ -78,6 +79,7 @@ func (e *Env) serve(ctx context.Context, a Args, detached bool, change func(*dae
 	if change != nil {
 		change(&c)
 	}
+	process.ReapAsInit() // until the process ends
 	return daemon.Start(ctx, c)
 }
 
