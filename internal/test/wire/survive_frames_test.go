@@ -1,0 +1,194 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpx/internal/test/fakemcp"
+	"mcpx/internal/test/rig"
+)
+
+const (
+	// megabytes10 is far more than a socket or a pipe holds: who sends it to a process that was paused is in the middle.
+	megabytes10 = 10 << 20
+	// kept16 is what a supervisor keeps of answers; a longer one is lost with the daemon that was reading it.
+	beyondKept = 40 << 20
+	// stuckAfter is how long a writer gets to fill the buffers in front of a paused reader.
+	stuckAfter = time.Second
+)
+
+// TestS4RequestHalfWritten: the daemon dies in the middle of a 10 MB request. The child reads no part of it, the client
+// learns that it was not sent, and the next request parses.
+func TestS4RequestHalfWritten(t *testing.T) {
+	linux(t)
+	g := rig.Start(t)
+	k := keep(t, g, "half", fakemcp.Options{})
+	rig.Pause(t, k.supervisor)
+	end := make(chan rig.Outcome, 1)
+	ctx, stop := context.WithTimeout(t.Context(), persistWithin)
+	defer stop()
+	go func() {
+		o, err := k.c.Persist(ctx, "5", work("5", "half", `"ballast":"`+strings.Repeat("b", megabytes10)+`"`))
+		if err != nil {
+			o.Class = err.Error()
+		}
+		end <- o
+	}()
+	rig.Until(t, 5*time.Second, "the daemon sends", func() bool {
+		ps := g.Processes(k.name)
+		return len(ps) == 1 && ps[0].InFlight > 0
+	})
+	time.Sleep(stuckAfter)
+	g.Kill()
+	rig.Continue(t, k.supervisor)
+	g.Serve()
+	if o := <-end; o.Class != "not_sent" {
+		t.Errorf("the half-written request ended as %s: %s", o.Class, clip(string(o.Body)))
+	}
+	whole(t, k)
+	if n := k.count(t, `"half"`); n != 0 {
+		t.Errorf("the child read %d lines of the half-written request", n)
+	}
+	k.unchanged(t, "6")
+}
+
+// TestS4LineHalfRead: the child is in the middle of reading a 10 MB line when the daemon dies; it gets the whole line,
+// and its answer arrives.
+func TestS4LineHalfRead(t *testing.T) {
+	linux(t)
+	g := rig.Start(t)
+	k := keep(t, g, "halfread", fakemcp.Options{})
+	rig.Pause(t, k.child)
+	end := make(chan rig.Outcome, 1)
+	ctx, stop := context.WithTimeout(t.Context(), persistWithin)
+	defer stop()
+	go func() {
+		o, err := k.c.Persist(ctx, "5", work("5", "half", `"ballast":"`+strings.Repeat("b", megabytes10)+`"`))
+		if err != nil {
+			o.Class = err.Error()
+		}
+		end <- o
+	}()
+	rig.Until(t, 5*time.Second, "the daemon sends", func() bool {
+		ps := g.Processes(k.name)
+		return len(ps) == 1 && ps[0].InFlight > 0
+	})
+	time.Sleep(stuckAfter)
+	g.Kill()
+	rig.Continue(t, k.child)
+	g.Serve()
+	if o := <-end; o.Class != "answer" || !strings.Contains(string(o.Body), "work half ") {
+		t.Errorf("the call ended as %s: %s", o.Class, clip(string(o.Body)))
+	}
+	whole(t, k)
+	k.unchanged(t, "6")
+}
+
+// whole fails when a line that the child read is no JSON.
+func whole(t *testing.T, k *kept) {
+	t.Helper()
+	raw, err := os.ReadFile(k.record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(raw) {
+		if !json.Valid(line) {
+			t.Errorf("the child read a torn line of %d bytes: %s", len(line), clip(string(line)))
+		}
+	}
+}
+
+// TestS5AnswerHalfRead: the daemon dies in the middle of reading an answer. One of 10 MB is delivered whole by the next
+// daemon; one of 40 MB is lost, and said to be.
+func TestS5AnswerHalfRead(t *testing.T) {
+	linux(t)
+	for _, x := range []struct {
+		name  string
+		pad   int
+		class string
+	}{{"10-MB", megabytes10, "answer"}, {"40-MB", beyondKept, "answered_lost"}} {
+		t.Run(x.name, func(t *testing.T) {
+			g := rig.Start(t)
+			k := keep(t, g, "answer", fakemcp.Options{})
+			end := k.begun(t, "5", "big", work("5", "big", `"wait_ms":300`, fmt.Sprintf(`"pad":%d`, x.pad)))
+			rig.Pause(t, g.PID())
+			time.Sleep(stuckAfter)
+			g.Kill()
+			g.Serve()
+			o := <-end
+			if o.Class != x.class {
+				t.Fatalf("it ended as %s, want %s: %s", o.Class, x.class, clip(string(o.Body)))
+			}
+			if x.class == "answer" {
+				_, text, _ := strings.Cut(string(o.Body), "work big ")
+				if n := strings.Count(text, "x"); n != x.pad {
+					t.Errorf("the answer has %d bytes of %d", n, x.pad)
+				}
+			}
+			k.unchanged(t, "6")
+		})
+	}
+}
+
+const (
+	// floodFrames of floodSize bytes are what a child says while nobody listens: 100 MB.
+	floodFrames, floodSize = 100_000, 1000
+	// supervisorLimit is what a supervisor may have of its own memory through such a flood.
+	supervisorLimit = 16 << 20
+)
+
+// TestS6B4FloodUnattached: a child that writes 100 MB while no daemon runs is not blocked, its supervisor stays small,
+// the newest whole frames arrive, and what was dropped is counted exactly.
+func TestS6B4FloodUnattached(t *testing.T) {
+	linux(t)
+	g := rig.Start(t)
+	k := keep(t, g, "flood", fakemcp.Options{})
+	finished := filepath.Join(g.Home, "finished")
+	end := k.begun(t, "5", "m", tool("5", "burst", fmt.Sprintf(`{"count":%d,"size":%d,"mark":"m","wait_ms":500,"file":%q}`, floodFrames, floodSize, finished)))
+	g.Kill()
+	var most int64
+	took := rig.Until(t, persistWithin, "the child wrote everything", func() bool {
+		own, _ := rig.Memory(k.supervisor)
+		most = max(most, own)
+		_, err := os.Stat(finished)
+		return err == nil
+	})
+	own, share := rig.Memory(k.supervisor)
+	t.Logf("100 MB in %s; the supervisor had at most %.1f MiB of its own, then %.1f MiB (PSS %.1f MiB)", took, float64(most)/(1<<20), float64(own)/(1<<20), float64(share)/(1<<20))
+	if most > supervisorLimit {
+		t.Errorf("the supervisor had %d bytes of its own, want at most %d", most, supervisorLimit)
+	}
+	listening := k.c.On(t)
+	g.Serve()
+	stream := listening.Listen()
+	if o := <-end; o.Class != "answer" {
+		t.Errorf("the call ended as %s: %s", o.Class, clip(string(o.Body)))
+	}
+	var seen []int
+	for len(seen) == 0 || seen[len(seen)-1] != floodFrames-1 {
+		message := stream.Await("notifications/message", 5*time.Second)
+		_, text, _ := strings.Cut(string(message), `"data":"m `)
+		var n int
+		if _, err := fmt.Sscan(text, &n); err != nil {
+			t.Fatalf("not of the flood: %s", clip(string(message)))
+		}
+		if len(seen) > 0 && n != seen[len(seen)-1]+1 {
+			t.Fatalf("frame %d follows %d", n, seen[len(seen)-1])
+		}
+		seen = append(seen, n)
+	}
+	dropped := fmt.Sprint(seen[0])
+	bytes := fmt.Sprint(seen[0] * floodSize)
+	t.Logf("%d frames arrived, %s were dropped", len(seen), dropped)
+	if log := g.Log(); !strings.Contains(log, dropped) || !strings.Contains(log, bytes) {
+		t.Errorf("%s frames with %s bytes were dropped, and the daemon does not report these numbers", dropped, bytes)
+	}
+	k.unchanged(t, "6")
+}
