@@ -74,8 +74,8 @@ func (p *play) steps() {
 	fixture := func(record string) []string {
 		return append([]string{"--"}, rig.Fixture(p.t, fakemcp.Options{Record: record})...)
 	}
-	p.command("exists", append([]string{"server", "add", "alpha"}, fixture(p.record)...)...)
-	p.command("exists", append([]string{"server", "add", "beta"}, fixture(filepath.Join(p.g.Home, "beta.record"))...)...)
+	p.command("server-exists", append([]string{"server", "add", "alpha"}, fixture(p.record)...)...)
+	p.command("server-exists", append([]string{"server", "add", "beta"}, fixture(filepath.Join(p.g.Home, "beta.record"))...)...)
 	p.open()
 	p.call(0)
 	p.call(0)
@@ -86,7 +86,7 @@ func (p *play) steps() {
 	p.call(0)
 	p.command("", "daemon", "stop") // the next one comes by itself
 	p.call(0)
-	p.command("not-found", "server", "remove", "beta", "--yes")
+	p.command("server-unknown", "server", "remove", "beta")
 	p.call(0)
 }
 

@@ -155,13 +155,14 @@ func TestS12Ladder(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					switch how {
-					case "restart":
-						g.Run("server", "restart", "ladder")
-					case "remove":
-						g.Run("server", "remove", "ladder", "--yes")
-					case "stop-children":
-						g.Run("daemon", "stop", "--children")
+					command := map[string][]string{
+						"restart": {"server", "restart", "ladder"}, "remove": {"server", "remove", "ladder"}, "stop-children": {"daemon", "stop", "--children"},
+					}[how]
+					if command == nil {
+						return // it ends by itself
+					}
+					if r := g.Run(command...); r.Code != 0 {
+						t.Errorf("mcpx %v: exit code %d %s", command, r.Code, r.Stderr)
 					}
 				}()
 				idle := time.Duration(0)
