@@ -336,7 +336,9 @@ func TestLoadSettings(t *testing.T) {
 	if err := s.Override("listener.address", "--listen", "127.0.0.1:3"); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]Origin{"listener.address": FromFlag, "listener.loopback_auth": FromEnvironment, "listener.allowed_hosts": FromFile}
+	want := map[string]Origin{
+		"listener.address": FromFlag, "listener.loopback_auth": FromEnvironment, "listener.allowed_hosts": FromFile, "supervisor.orphan_ttl": FromDefault,
+	}
 	if diff := cmp.Diff(want, s.origin); diff != "" {
 		t.Error(diff)
 	}

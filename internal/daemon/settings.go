@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -18,9 +19,10 @@ import (
 
 // Settings are the values of one moment, with where each came from.
 type Settings struct {
-	ListenerAddress string   // host:port of the loopback listener; port 0 lets the system choose
-	LoopbackAuth    string   // AuthSameUser or AuthToken
-	AllowedHosts    []string // more values of Host and of the host of Origin that the listener answers to
+	ListenerAddress string        // host:port of the loopback listener; port 0 lets the system choose
+	LoopbackAuth    string        // AuthSameUser or AuthToken
+	AllowedHosts    []string      // more values of Host and of the host of Origin that the listener answers to
+	OrphanTTL       time.Duration // how long a supervised server lives on without a daemon; negative: for ever
 
 	origin map[string]Origin // by key
 }
@@ -94,6 +96,15 @@ var Registry = []Setting{
 			return nil
 		},
 		get: func(s *Settings) []string { return s.AllowedHosts },
+	},
+	{
+		Key: "supervisor.orphan_ttl", Type: "time such as 90s, 10m or 12h, or never", Default: "10m", Effect: "internal/test/story/testdata/setting-orphan.txtar",
+		Text: "How long a server lives on while no daemon runs, so that the next daemon finds it as it was; then it is ended in order. A server with a call in flight gets up to 30 minutes. Servers keep the value that was set when they were started.",
+		set: func(s *Settings, v []string) (err error) {
+			s.OrphanTTL, err = orphanTTL(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{s.OrphanTTL.String()} },
 	},
 }
 
@@ -246,6 +257,23 @@ func unknownKey(path, key string) error {
 		return f.Hinting("did you mean %s?", near)
 	}
 	return f.Hinting("the settings are %s", strings.Join(keys, ", "))
+}
+
+// minOrphanTTL is the shortest life of a server without a daemon. A restart of the daemon must fit in.
+const minOrphanTTL = time.Second
+
+func orphanTTL(text string) (time.Duration, error) {
+	if text == "never" {
+		return -1, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no time", text)
+	}
+	if d < minOrphanTTL {
+		return 0, fmt.Errorf("%s is too short: a restart of the daemon takes about that long", text)
+	}
+	return d, nil
 }
 
 // loopbackOnly refuses an address that other machines could reach.

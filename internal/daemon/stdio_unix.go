@@ -23,6 +23,7 @@ func (d *Daemon) stdio(epoch store.Epoch) (gateway.Backend, error) {
 	return shim.New(shim.Config{
 		StateDir: d.cfg.Paths.State, RunDir: d.cfg.Paths.Run, Exe: d.cfg.Exe, Version: d.cfg.Version, Epoch: uint64(epoch),
 		Environ: d.cfg.Environ, Now: d.cfg.Now, IDs: id.NewSource(d.cfg.Now, rand.Reader), Log: telemetry.For(d.cfg.Log, "shim"),
+		OrphanTTL: d.settings.OrphanTTL,
 	})
 }
 

@@ -86,7 +86,7 @@ func run(ts *testscript.TestScript, args []string) (stdout, stderr string, code 
 	}
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), &out, &complaints
-	for _, name := range []string{"MCPX_HOME", "HOME", "PATH", "MCPX_LISTENER_ADDRESS", "MCPX_LISTENER_LOOPBACK_AUTH", "MCPX_LISTENER_ALLOWED_HOSTS", "PASSED_TOKEN"} {
+	for _, name := range []string{"MCPX_HOME", "HOME", "PATH", "MCPX_LISTENER_ADDRESS", "MCPX_LISTENER_LOOPBACK_AUTH", "MCPX_LISTENER_ALLOWED_HOSTS", "MCPX_SUPERVISOR_ORPHAN_TTL", "PASSED_TOKEN"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	err = cmd.Run()
