@@ -85,6 +85,8 @@ type KeptCall struct {
 	Tag    []byte // Outbound.Tag
 	State  CallState
 	Age    time.Duration // since it was written to the child
+
+	Request []byte // of a handshake (initialize, server/discover): the message itself, when it has at most 64 KiB
 }
 
 // CallState is how far a kept call is.

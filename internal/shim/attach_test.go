@@ -184,6 +184,9 @@ func TestAttachRules(t *testing.T) {
 	}
 	_, fr, frames = greet(t, third, r, nil)
 	for _, f := range frames[1 : len(frames)-1] {
+		if f.kind == kindLost || f.kind == kindJournal {
+			continue
+		}
 		if f.kind != kindMsg || f.flags&flagKept == 0 {
 			t.Errorf("between WELCOME and READY: kind %d, flags %d", f.kind, f.flags)
 		}
@@ -215,12 +218,12 @@ func waitRecord(b bundle) (r record, err error) {
 func TestRingKeepsTheLastWholeLines(t *testing.T) {
 	var r ring
 	line := func(c byte) []byte { return []byte(strings.Repeat(string(c), 300<<10)) }
-	for _, c := range []byte("abcde") {
-		r.add(line(c))
+	for i, c := range []byte("abcde") {
+		r.add(uint64(i), line(c))
 	}
 	got := ""
 	for _, l := range r.take() {
-		got += string(l[0])
+		got += string(l.text[0])
 	}
 	if got != "cde" || r.droppedFrames != 2 || r.droppedBytes != 600<<10 {
 		t.Errorf("kept %q, dropped %d frames, %d bytes", got, r.droppedFrames, r.droppedBytes)

@@ -26,6 +26,7 @@ const (
 type attachment struct {
 	conn       *os.File // blocking
 	generation uint64
+	protocol   int // version of the attach protocol
 	daemon     daemonInfo
 
 	written atomic.Uint64 // seq of the last message that was written to the child completely
@@ -99,27 +100,44 @@ func (a *attachment) messages(lines [][]byte) (sent int, err error) {
 	defer a.mu.Unlock()
 	a.ackLocked()
 	for i, line := range lines {
-		a.seq++
-		if len(line) > copyBelow {
-			h := header{length: uint32(len(line)), kind: kindMsg, generation: uint32(a.generation), seq: a.seq}
-			a.out = h.append(a.out)
-			if err := a.flushLocked(); err != nil {
-				return sent, err
-			}
+		before, err := a.lineLocked(line, 0)
+		if before {
 			sent = i
-			if _, a.err = a.conn.Write(line); a.err != nil {
-				return sent, a.err
-			}
-			sent = i + 1
-			continue
 		}
-		a.frameLocked(kindMsg, a.seq, line)
+		if err != nil {
+			return sent, err
+		}
 	}
 	if err := a.flushLocked(); err != nil {
 		return sent, err
 	}
 	return len(lines), nil
 }
+
+// lineLocked sends one line of the child, or leaves it in out when it is short. before says that whatever went before it
+// was handed to the socket.
+func (a *attachment) lineLocked(line []byte, flags uint8) (before bool, err error) {
+	if len(a.out) > batchBytes {
+		if err := a.flushLocked(); err != nil {
+			return false, err
+		}
+		before = true
+	}
+	a.seq++
+	h := header{length: uint32(len(line)), kind: kindMsg, flags: flags, generation: uint32(a.generation), seq: a.seq}
+	if a.out = h.append(a.out); len(line) <= copyBelow {
+		a.out = append(a.out, line...)
+		return before, nil
+	}
+	if err := a.flushLocked(); err != nil {
+		return before, err
+	}
+	_, a.err = a.conn.Write(line)
+	return true, a.err
+}
+
+// journals says whether the daemon tells when it is done with an answer.
+func (a *attachment) journals() bool { return a.protocol >= protoJournal }
 
 // control sends one frame that is no message.
 func (a *attachment) control(k kind, payload []byte) error {

@@ -31,6 +31,7 @@ type Config struct {
 	Log      *slog.Logger
 
 	Ladder    process.Ladder // steps of an orderly end; a step that is zero is the default
+	Steal     bool           // Adopt takes children from a daemon of an earlier epoch that holds them
 	OrphanTTL time.Duration  // a child without a daemon is ended after this; 0 is 10 min, negative never
 }
 

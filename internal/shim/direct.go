@@ -167,6 +167,9 @@ func (d *direct) encode(b []byte, m gateway.Outbound, _ uint64) []byte {
 	return append(append(b, m.Body...), '\n')
 }
 
+// encodeDone is for links with a supervisor.
+func (d *direct) encodeDone(b []byte, _ []uint64) []byte { return b }
+
 // handed: the pipe has all bytes, so the child may act on them.
 func (d *direct) handed(refs []uint64) {
 	for _, ref := range refs {

@@ -30,9 +30,10 @@ const (
 	kindStatus     kind = 17
 	kindSuperseded kind = 18
 	kindOverlong   kind = 19
+	kindJournal    kind = 20
 )
 
-// flagKept marks a message that the child sent while no daemon was attached.
+// flagKept marks a message that the child sent before this daemon attached.
 const flagKept = 1
 
 const (
@@ -44,6 +45,8 @@ const (
 	maxToChild = 32 << 20
 	// maxFrame bounds the payload of any frame: one line of a child (rpc.MaxLine) or a message to it.
 	maxFrame = 64 << 20
+	// maxBlob bounds what the daemon stores with the supervisor for its successor: the state of one lane, some KiB.
+	maxBlob = 1 << 20
 )
 
 // header is the fixed part of a frame. Length counts the bytes after it: tag and payload.

@@ -13,28 +13,35 @@ const (
 
 // ring keeps the last whole lines up to keptBytes, and counts what it dropped. The zero ring is empty.
 type ring struct {
-	lines [][]byte
+	lines []line
 	size  int
 
 	droppedFrames, droppedBytes uint64
 }
 
-func (r *ring) add(line []byte) {
-	r.lines = append(r.lines, line)
-	r.size += len(line) + lineCost
+// line is one line of the child and its place in the order of everything that is kept.
+type line struct {
+	arrived uint64
+	text    []byte
+}
+
+func (r *ring) add(arrived uint64, text []byte) {
+	r.lines = append(r.lines, line{arrived, text})
+	r.size += len(text) + lineCost
 	first := 0
 	for r.size > keptBytes {
+		n := len(r.lines[first].text)
 		r.droppedFrames++
-		r.droppedBytes += uint64(len(r.lines[first]))
-		r.size -= len(r.lines[first]) + lineCost
-		r.lines[first] = nil
+		r.droppedBytes += uint64(n)
+		r.size -= n + lineCost
+		r.lines[first].text = nil
 		first++
 	}
 	r.lines = r.lines[first:]
 }
 
 // take empties the ring.
-func (r *ring) take() [][]byte {
+func (r *ring) take() []line {
 	lines := r.lines
 	r.lines, r.size = nil, 0
 	return lines

@@ -5,6 +5,7 @@ package shim
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"log/slog"
 	"net"
@@ -60,12 +61,20 @@ type link struct {
 	detaching atomic.Bool
 	done      chan struct{} // closed when nothing more is called on sink
 
-	mu      sync.Mutex // guards flight and settled
-	flight  []sent     // messages beyond the last WRITTEN
-	settled uint64     // seq of the last WRITTEN
+	mu      sync.Mutex        // guards the fields below
+	flight  []sent            // messages beyond the last WRITTEN
+	settled uint64            // seq of the last WRITTEN
+	entries map[uint64]uint64 // by ref: number of the journal entry of a request that is not done with
 }
 
-var _ gateway.Link = (*link)(nil)
+// What entries holds of requests that are queued here and have no number yet. Numbers begin with a generation, which is
+// never zero.
+const (
+	queued     = 0
+	queuedDone = 1 // done with already: its answer is not to be kept
+)
+
+var _ gateway.KeptLink = (*link)(nil)
 
 // sent is a message on its way.
 type sent struct {
@@ -73,10 +82,18 @@ type sent struct {
 	size int
 }
 
-func newLink(b *Backend, dir bundle, super ready, w welcome, conn *net.UnixConn, sink gateway.Sink) *link {
-	l := &link{backend: b, dir: dir, super: super, welcome: w, conn: conn, sink: sink, done: make(chan struct{})}
+// newLink makes the link of a connection that was greeted. Its sink is to be set before it reads.
+func newLink(b *Backend, dir bundle, super ready, g greeted, conn *net.UnixConn) *link {
+	l := &link{
+		backend: b, dir: dir, super: super, welcome: g.welcome, conn: conn, done: make(chan struct{}), entries: map[uint64]uint64{},
+	}
 	l.raw, _ = conn.SyscallConn() // fails only on a closed connection
+	l.skipped.Store(g.welcome.Counters.Skipped)
 	l.box.port, l.box.window = l, window{messages: windowMessages, bytes: windowBytes}
+	if first := number(b.cfg.Epoch, 1); g.journal.Next > first { // this daemon was attached before
+		l.box.seq = g.journal.Next - first
+		l.settled = l.box.seq
+	}
 	return l
 }
 
@@ -85,18 +102,80 @@ func (l *link) Send(m gateway.Outbound) error {
 	if len(m.Body) > maxToChild || len(m.Tag) > maxTag {
 		return tooLarge(m)
 	}
-	return l.box.send(m)
+	if m.Ref == 0 || !l.journals() {
+		return l.box.send(m)
+	}
+	l.mu.Lock()
+	l.entries[m.Ref] = queued
+	l.mu.Unlock()
+	err := l.box.send(m)
+	if err != nil {
+		l.forget(m.Ref)
+	}
+	return err
 }
 
 // Abort drops a request that is still queued here.
-func (l *link) Abort(ref uint64) bool { return l.box.abort(ref) }
+func (l *link) Abort(ref uint64) bool {
+	if !l.box.abort(ref) {
+		return false
+	}
+	l.forget(ref)
+	return true
+}
+
+func (l *link) forget(ref uint64) {
+	l.mu.Lock()
+	delete(l.entries, ref)
+	l.mu.Unlock()
+}
+
+// journals says whether the supervisor keeps journal and blob.
+func (l *link) journals() bool { return l.welcome.Protocol >= protoJournal }
+
+// Save stores the state of the lane. A supervisor of an older version has no place for it. See gateway.KeptLink.
+func (l *link) Save(blob []byte) error {
+	if len(blob) > maxBlob {
+		return fault.New(fault.Invalid, "message-too-large").
+			Saying("the state of the connection has %d bytes, a supervisor keeps at most %d", len(blob), maxBlob)
+	}
+	if !l.journals() {
+		return nil
+	}
+	h := header{length: uint32(len(blob)), kind: kindBlob, generation: uint32(l.backend.cfg.Epoch)}
+	return l.box.put(append(h.append(nil), blob...))
+}
+
+// Done lets the supervisor forget requests. See gateway.KeptLink.
+func (l *link) Done(refs ...uint64) {
+	if !l.journals() {
+		return
+	}
+	numbers := make([]uint64, 0, len(refs))
+	l.mu.Lock()
+	for _, ref := range refs {
+		switch n, ok := l.entries[ref]; {
+		case !ok: // unknown, or told before
+		case n == queued:
+			l.entries[ref] = queuedDone
+		case n != queuedDone:
+			numbers = append(numbers, n)
+			delete(l.entries, ref)
+		}
+	}
+	l.mu.Unlock()
+	l.box.finish(numbers)
+}
 
 // Info is what status output shows.
 func (l *link) Info() gateway.LinkInfo {
-	return gateway.LinkInfo{
-		Pid: l.welcome.Child.Pid, Supervisor: l.super.Self.Pid, Started: l.welcome.Started, Version: l.welcome.Version,
-		Skipped: l.skipped.Load(),
+	i := gateway.LinkInfo{
+		Supervisor: l.super.Self.Pid, Started: l.welcome.Started, Version: l.welcome.Version, Skipped: l.skipped.Load(),
 	}
+	if l.welcome.Child != nil {
+		i.Pid = l.welcome.Child.Pid
+	}
+	return i
 }
 
 // Close begins the ladder. See gateway.Link.
@@ -156,9 +235,8 @@ func (b *Backend) terminate(ctx context.Context, socket, token string, dir bundl
 // Detach leaves the child alone. See gateway.Link.
 func (l *link) Detach(ctx context.Context) error {
 	l.detaching.Store(true)
-	// Frames of messages that are half written must end first; the queue itself is dropped.
-	l.box.push(header{kind: kindDetach, generation: uint32(l.backend.cfg.Epoch)}.append(nil))
-	l.box.refuse(errClosing())
+	// What is queued goes first: the supervisor's journal has it then, and the next daemon its answers.
+	l.box.leave(header{kind: kindDetach, generation: uint32(l.backend.cfg.Epoch)}.append(nil), errClosing())
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() }) // the end of a connection is a detach, too
 	defer stop()
 	<-l.done
@@ -199,10 +277,15 @@ func (l *link) frames(r *frameReader) gateway.Exit {
 			}
 		case kindPing:
 			var c counters
-			if json.Unmarshal(f.body, &c) == nil { // supervisors of the first version send none
+			if !l.journals() && json.Unmarshal(f.body, &c) == nil { // the very first ones sent none
 				l.skipped.Store(c.Skipped)
 			}
 			l.box.push(header{kind: kindPong, generation: uint32(l.backend.cfg.Epoch)}.append(nil))
+		case kindLost:
+			var c counters
+			if json.Unmarshal(f.body, &c) == nil {
+				l.skipped.Add(c.Skipped)
+			}
 		case kindExit:
 			var i exitInfo
 			if json.Unmarshal(f.body, &i) != nil {
@@ -260,15 +343,19 @@ func (l *link) clear(held bool) {
 	if held { // it lives, but the connection is gone: it cannot be used any more
 		process.Kill(l.super.Self)
 	}
-	waitGone(*l.welcome.Child, orphanWait)
-	killed := process.KillOrphans(*l.welcome.Child)
-	waitGone(*l.welcome.Child, groupWait)
+	var child process.Identity // none was started
+	if l.welcome.Child != nil {
+		child = *l.welcome.Child
+	}
+	waitGone(child, orphanWait)
+	killed := process.KillOrphans(child)
+	waitGone(child, groupWait)
 	removeSocket(l.super.Socket)
 	if err := l.dir.remove(); err != nil {
 		b.cfg.Log.Warn("bundle not removed", slog.String(key.Path, string(l.dir)), slog.String(key.Cause, err.Error()))
 	}
 	b.cfg.Log.Warn("supervisor lost", slog.String(key.Shim, l.dir.id()), slog.Int(key.Pid, l.super.Self.Pid),
-		slog.Int(key.Child, l.welcome.Child.Pid), slog.Bool(key.Orphans, killed))
+		slog.Int(key.Child, child.Pid), slog.Bool(key.Orphans, killed))
 }
 
 // waitGone waits at most d for the end of a process that is not our child.
@@ -290,6 +377,14 @@ func (l *link) write(b []byte) error {
 func (l *link) encode(b []byte, m gateway.Outbound, seq uint64) []byte {
 	l.mu.Lock()
 	l.flight = append(l.flight, sent{m.Ref, len(m.Body)})
+	if was, ok := l.entries[m.Ref]; ok {
+		n := number(l.backend.cfg.Epoch, seq)
+		l.entries[m.Ref] = n
+		if was == queuedDone {
+			delete(l.entries, m.Ref)
+			l.box.done = append(l.box.done, n) // the caller holds box.mu, and sends it behind this message
+		}
+	}
 	l.mu.Unlock()
 	h := header{
 		length: uint32(len(m.Tag) + len(m.Body)), kind: kindMsg, tag: uint16(len(m.Tag)),
@@ -300,3 +395,12 @@ func (l *link) encode(b []byte, m gateway.Outbound, seq uint64) []byte {
 
 // handed: the supervisor's WRITTEN counts, not the socket's.
 func (l *link) handed([]uint64) {}
+
+func (l *link) encodeDone(b []byte, numbers []uint64) []byte {
+	h := header{length: uint32(8 * len(numbers)), kind: kindDone, generation: uint32(l.backend.cfg.Epoch)}
+	b = h.append(b)
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
+}

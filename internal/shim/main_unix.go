@@ -130,7 +130,9 @@ func prepare(b bundle) (*supervisor, error) {
 	s := &supervisor{
 		dir: b, spec: sp, env: sec.Env, lock: lock, self: self, token: hex.EncodeToString(random),
 		started: time.Now(), first: make(chan struct{}), delivered: make(chan struct{}), state: stateWaiting,
+		journal: newJournal(),
 	}
+	s.room.L = &s.mu
 	if s.listener, err = listen(sp.Socket); err != nil {
 		return nil, err
 	}

@@ -9,12 +9,16 @@ import (
 // The JSON payloads of frames and files. Fields are added, never renamed: a daemon meets supervisors of older versions.
 
 const (
-	// protoMin and protoMax are the versions of the attach protocol that this binary speaks.
-	protoMin = 1
-	protoMax = 1
+	// protoJournal is the version of the attach protocol from which a supervisor keeps journal and blob. Before it there
+	// are no frames BLOB, LOST, JOURNAL and DONE.
+	protoJournal = 2
 	// formatVersion is the version of the files in a bundle.
 	formatVersion = 1
 )
+
+// protoMin and protoMax are the versions of the attach protocol that this binary speaks. They are variables for the
+// tests, which run supervisors and daemons of other versions.
+var protoMin, protoMax = 1, 2
 
 // Roles of a connection.
 const (
@@ -62,7 +66,8 @@ type welcome struct {
 	Child      *process.Identity `json:"child,omitempty"` // nil: it could not be started, EXIT follows
 	Started    time.Time         `json:"started,omitzero"`
 	Generation uint64            `json:"last_generation"` // highest one attached before
-	Counters   counters          `json:"counters"`
+	Counters   counters          `json:"counters"`        // since the start of the supervisor
+	Handshake  string            `json:"handshake,omitempty"`
 }
 
 type refused struct {
@@ -71,7 +76,7 @@ type refused struct {
 	Generation uint64     `json:"generation,omitempty"`
 }
 
-// counters are losses and oddities since the start of the supervisor.
+// counters are losses and oddities: since the start of the supervisor, in LOST since the last report.
 type counters struct {
 	DroppedFrames uint64 `json:"dropped_frames"` // output lines dropped while no daemon was attached
 	DroppedBytes  uint64 `json:"dropped_bytes"`
@@ -79,6 +84,16 @@ type counters struct {
 	Skipped       uint64 `json:"skipped"`    // stdout lines that were no messages
 	Overlong      uint64 `json:"overlong"`   // stdout lines over the limit
 	StderrLost    uint64 `json:"stderr_lost_bytes"`
+	Refused       uint64 `json:"refused,omitempty"` // questions of the child that there was no room to keep
+}
+
+// since is what was counted after before.
+func (c counters) since(before counters) counters {
+	return counters{
+		DroppedFrames: c.DroppedFrames - before.DroppedFrames, DroppedBytes: c.DroppedBytes - before.DroppedBytes,
+		PartialIn: c.PartialIn - before.PartialIn, Skipped: c.Skipped - before.Skipped, Overlong: c.Overlong - before.Overlong,
+		StderrLost: c.StderrLost - before.StderrLost, Refused: c.Refused - before.Refused,
+	}
 }
 
 // exitInfo is the payload of EXIT and the content of the file exit.
@@ -142,4 +157,21 @@ type status struct {
 	Generation uint64            `json:"generation"`
 	Counters   counters          `json:"counters"`
 	Tail       []byte            `json:"tail,omitempty"`
+
+	Min      int          `json:"min"` // versions of the attach protocol
+	Max      int          `json:"max"`
+	Protocol int          `json:"protocol,omitempty"` // of the holder
+	Journal  journalSizes `json:"journal"`
+}
+
+// journalSizes say what a supervisor keeps.
+type journalSizes struct {
+	Handshake string `json:"handshake"`
+	Running   int    `json:"running"`   // requests to the child without an answer
+	Entries   int    `json:"entries"`   // requests that are not done with
+	Questions int    `json:"questions"` // requests of the child without an answer
+	Kept      int    `json:"kept_bytes"`
+	Ring      int    `json:"ring_bytes"`
+	Finished  int    `json:"finished"`
+	Blob      int    `json:"blob_bytes"`
 }

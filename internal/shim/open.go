@@ -34,7 +34,7 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 			Saying("the supervisor of %s could not be started", o.Server.Name).Because(err).
 			Hinting("see the daemon's log; `--supervised=false` runs the server without one")
 	}
-	conn, r, w, err := b.attach(ctx, dir, ready)
+	conn, r, g, err := b.attach(ctx, dir, ready)
 	if err != nil {
 		process.Notify(ready.Self, sigTerm) // it has started nothing yet and leaves without a trace
 		if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -44,8 +44,8 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 			Saying("the supervisor of %s does not answer", o.Server.Name).Because(err).
 			Hinting("try again; the daemon's log has more")
 	}
-	l := newLink(b, dir, ready, w, conn, sink)
-	l.program = program
+	l := newLink(b, dir, ready, g, conn)
+	l.program, l.sink = program, sink
 	b.join.Go(func() { l.read(r) })
 	return l, nil
 }
@@ -125,58 +125,50 @@ func (b *Backend) hello(ctx context.Context, socket string, want process.Identit
 	return conn, newFrameReader(conn, size), nil
 }
 
-// attach becomes the holder. What the supervisor had kept is not expected: it is fresh.
-func (b *Backend) attach(ctx context.Context, dir bundle, rd ready) (*net.UnixConn, *frameReader, welcome, error) {
+// attach becomes the holder of a fresh supervisor, and by that starts the child. A child that could not be started is a
+// *fault.Error.
+func (b *Backend) attach(ctx context.Context, dir bundle, rd ready) (*net.UnixConn, *frameReader, greeted, error) {
 	conn, r, err := b.dial(ctx, rd.Socket, rd.Token, dir.id(), roleAttach, rd.Self)
 	if err != nil {
-		return nil, nil, welcome{}, err
+		return nil, nil, greeted{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
-	w, err := readWelcome(r)
+	g, err := readGreeting(r)
+	if err == nil {
+		err = readStart(r, g)
+	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		// Best effort, for a child that never ran: without it an exit file stays until the next start.
-		_, _ = conn.Write(header{kind: kindDetach, generation: uint32(b.cfg.Epoch)}.append(nil))
-		_ = conn.Close()
-		return nil, nil, w, err
+		// For a child that never ran: without it an exit file stays until the next start.
+		b.leave(conn)
+		return nil, nil, g, err
 	}
-	return conn, r, w, nil
+	return conn, r, g, nil
 }
 
-// readWelcome reads the answer to HELLO up to READY. A child that could not be started is a *fault.Error.
-func readWelcome(r *frameReader) (w welcome, err error) {
+// leave takes leave from a supervisor as well as it can, and ends the connection.
+func (b *Backend) leave(conn *net.UnixConn) {
+	_, _ = conn.Write(header{kind: kindDetach, generation: uint32(b.cfg.Epoch)}.append(nil))
+	_ = conn.Close()
+}
+
+// readStart reads whether the child was started.
+func readStart(r *frameReader, g greeted) error {
 	f, err := r.next()
-	if err != nil {
-		return w, err
+	if err != nil || f.kind != kindReady {
+		return errors.Join(err, errors.New("no READY after WELCOME"))
 	}
-	switch f.kind {
-	case kindWelcome:
-		if err := json.Unmarshal(f.body, &w); err != nil {
-			return w, err
-		}
-	case kindRefused:
-		var no refused
-		if err := json.Unmarshal(f.body, &no); err != nil {
-			return w, err
-		}
-		return w, errors.New("refused: " + no.Reason)
-	default:
-		return w, errors.New("an unexpected answer to HELLO")
-	}
-	if f, err = r.next(); err != nil || f.kind != kindReady {
-		return w, errors.Join(err, errors.New("no READY after WELCOME"))
-	}
-	if w.Child != nil {
-		return w, nil
+	if g.welcome.Child != nil {
+		return nil
 	}
 	if f, err = r.next(); err != nil {
-		return w, err
+		return err
 	}
 	var i exitInfo
 	if f.kind != kindExit || json.Unmarshal(f.body, &i) != nil {
-		return w, errors.New("no child, and no word why")
+		return errors.New("no child, and no word why")
 	}
-	return w, spawnFault(i)
+	return spawnFault(i)
 }

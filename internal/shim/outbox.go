@@ -2,7 +2,9 @@ package shim
 
 import (
 	"runtime"
+	"slices"
 	"sync"
+	"time"
 
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
@@ -15,6 +17,9 @@ const (
 	// helpRounds is how many further writes a sender does for others before it hands the queue to a goroutine: nobody's
 	// call may pay for everybody else's.
 	helpRounds = 4
+	// doneBatch is how many finished requests are told at once, and doneWait how long one waits for a message to ride with.
+	doneBatch = 256
+	doneWait  = 20 * time.Millisecond
 	// crowd is so many messages on the way that others are likely to send at this moment, too: whoever writes steps aside
 	// once and takes along what they queue. With 32 callers that is a third of the supervisor's CPU for each call.
 	crowd = 4
@@ -30,6 +35,9 @@ type port interface {
 	encode(b []byte, m gateway.Outbound, seq uint64) []byte
 	// handed is called in order when the port has all bytes of the messages.
 	handed(refs []uint64)
+	// encodeDone adds the word that the requests with these numbers are done with. The port of a direct child never gets
+	// any.
+	encodeDone(b []byte, numbers []uint64) []byte
 }
 
 // load is an amount of messages.
@@ -56,7 +64,13 @@ type outbox struct {
 	queue   []gateway.Outbound
 	bytes   int
 	urgent  []byte // frames that go before the queue
-	writing bool   // somebody writes; he looks at the queue again before he stops
+	note    []byte // a frame that goes before the message at noteAt, nil for none; of several the last one counts
+	noteAt  int
+	done    []uint64 // numbers of requests that are done with: they go behind what is written anyway
+	doneDue bool     // they have waited long enough
+	waiting bool     // doneTimer runs
+	last    []byte   // the frame that goes when everything else has gone; nil: none
+	writing bool     // somebody writes; he looks at the queue again before he stops
 	seq     uint64
 	flight  load          // encoded and not yet settled
 	dead    bool          // a write failed
@@ -117,7 +131,10 @@ func (o *outbox) abort(ref uint64) bool {
 	for i, m := range o.queue {
 		if m.Ref == ref && ref != 0 {
 			o.bytes -= len(m.Body)
-			o.queue = append(o.queue[:i], o.queue[i+1:]...)
+			o.queue = slices.Delete(o.queue, i, i+1)
+			if i < o.noteAt {
+				o.noteAt--
+			}
 			return true
 		}
 	}
@@ -130,8 +147,66 @@ func (o *outbox) refuse(err error) {
 	defer o.mu.Unlock()
 	if o.refused == nil {
 		o.refused = err
-		o.queue, o.bytes = nil, 0
+		o.queue, o.bytes, o.note = nil, 0, nil
 	}
+}
+
+// leave ends sending, but not before everything that is queued, and frame behind it, has gone out. The window does not
+// count any more: who leaves takes nothing back.
+func (o *outbox) leave(frame []byte, err error) {
+	o.mu.Lock()
+	if o.dead {
+		o.mu.Unlock()
+		return
+	}
+	if o.refused == nil {
+		o.refused = err
+	}
+	o.window, o.last = window{}, frame
+	o.kick()
+}
+
+// put queues one frame of the port's own behind the messages so far. It replaces one that is still queued.
+func (o *outbox) put(frame []byte) error {
+	o.mu.Lock()
+	if o.refused != nil {
+		defer o.mu.Unlock()
+		return o.refused
+	}
+	o.note, o.noteAt = frame, len(o.queue)
+	o.kick()
+	return nil
+}
+
+// finish queues the word that requests are done with. It rides with the next write, or goes after doneWait.
+func (o *outbox) finish(numbers []uint64) {
+	o.mu.Lock()
+	if o.dead || len(numbers) == 0 {
+		o.mu.Unlock()
+		return
+	}
+	o.done = append(o.done, numbers...)
+	if len(o.done) >= doneBatch {
+		o.doneDue = true
+		o.kick()
+		return
+	}
+	if !o.waiting {
+		o.waiting = true
+		time.AfterFunc(doneWait, o.doneTimer)
+	}
+	o.mu.Unlock()
+}
+
+func (o *outbox) doneTimer() {
+	o.mu.Lock()
+	o.waiting = false
+	if o.dead || len(o.done) == 0 {
+		o.mu.Unlock()
+		return
+	}
+	o.doneDue = true
+	o.kick()
 }
 
 // stop refuses and waits until nobody writes. The port must be closed, so that a write that waits returns.
@@ -225,7 +300,11 @@ func (o *outbox) fillLocked() bool {
 	o.buf, o.refs = append(o.buf[:0], o.urgent...), o.refs[:0]
 	o.urgent = nil
 	n := 0
-	for n < len(o.queue) && o.window.open(o.flight, len(o.queue[n].Body)) && (n == 0 || len(o.buf) < batchBytes) {
+	for {
+		o.noteLocked(n)
+		if n == len(o.queue) || !o.window.open(o.flight, len(o.queue[n].Body)) || n > 0 && len(o.buf) >= batchBytes {
+			break
+		}
 		m := o.queue[n]
 		n++
 		o.seq++
@@ -238,7 +317,34 @@ func (o *outbox) fillLocked() bool {
 	rest := copy(o.queue, o.queue[n:])
 	clear(o.queue[rest:]) // the bodies are on their way
 	o.queue = o.queue[:rest]
+	o.noteAt -= n
+	o.trailLocked()
 	return len(o.buf) > 0
+}
+
+// noteLocked encodes the note when its turn has come.
+func (o *outbox) noteLocked(at int) {
+	if o.note != nil && o.noteAt == at {
+		o.buf = append(o.buf, o.note...)
+		o.note = nil
+	}
+}
+
+// trailLocked encodes what goes behind the messages. What is done with must not overtake a note: who reads that a
+// handshake is done with expects that its outcome was noted.
+func (o *outbox) trailLocked() {
+	if o.note != nil {
+		return
+	}
+	leaving := o.last != nil && len(o.queue) == 0
+	if len(o.done) > 0 && (o.doneDue || leaving || len(o.buf) > 0) {
+		o.buf = o.port.encodeDone(o.buf, o.done)
+		o.done, o.doneDue = o.done[:0], false
+	}
+	if leaving {
+		o.buf = append(o.buf, o.last...)
+		o.last = nil
+	}
 }
 
 // bufKept bounds the write buffer that is kept for the next message.
@@ -249,7 +355,7 @@ func (o *outbox) broken(err error) {
 	f := fault.New(fault.Unavailable, "link-lost").Saying("the connection to the server broke").Because(err)
 	o.refuse(f)
 	o.mu.Lock()
-	o.dead, o.urgent = true, nil
+	o.dead, o.urgent, o.done = true, nil, nil
 	o.doneLocked()
 	o.mu.Unlock()
 }

@@ -16,8 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mcpx/internal/atomicfile"
+	"mcpx/internal/era"
 	"mcpx/internal/fault"
 	"mcpx/internal/process"
+	"mcpx/internal/rpc"
 )
 
 const (
@@ -34,6 +36,11 @@ const (
 	bigMessage = 256 << 10
 	// quiet is how long no big message may come before that.
 	quiet = time.Second
+	// lateWait is how long a supervisor whose child has ended waits for a daemon to fetch the answers that it still holds.
+	lateWait = 60 * time.Second
+	// callLimit is the hard maximum of a call: so long an orphan may work on. orphanLook is how often that is looked at.
+	callLimit  = 30 * time.Minute
+	orphanLook = time.Second
 )
 
 // supervisor owns one child.
@@ -58,16 +65,24 @@ type supervisor struct {
 
 	holder atomic.Pointer[attachment] // written with mu held; nil: no daemon
 
+	held []bool // of the stdout pump: which of its lines the journal has taken
+
 	mu         sync.Mutex // guards the fields below; never held while writing to a connection
+	room       sync.Cond  // signalled when a pump that waits for the journal should look again
 	listener   *net.UnixListener
 	state      string
 	generation uint64 // highest one that attached
 	lastDaemon process.Identity
 	life       *life
 	childStart time.Time
-	kept       ring
-	orphan     *time.Timer // runs while no daemon is attached
+	journal    journal
+	blob       []byte        // of the daemon; opaque
+	reported   counters      // what daemons were told last
+	lastNumber uint64        // of the last request that was registered
+	left       time.Duration // when the last daemon left
+	orphan     *time.Timer   // runs while no daemon is attached
 	exit       *exitInfo
+	shut       bool // nobody may attach any more
 	trim       *time.Timer
 	controls   int
 }
@@ -106,34 +121,6 @@ func (s *supervisor) run() int {
 	return 0
 }
 
-// report tells the daemon how it ended, or leaves a file for the next one.
-func (s *supervisor) report(info exitInfo) {
-	s.mu.Lock()
-	info.Counters = s.countersLocked()
-	info.At = time.Now()
-	s.exit = &info
-	s.state = stateEnding
-	a := s.holder.Load()
-	s.mu.Unlock()
-	if a != nil && a.json(kindExit, info) == nil {
-		select {
-		case <-s.delivered:
-		case <-a.gone:
-		case <-time.After(ackExit):
-		}
-	}
-	select {
-	case <-s.delivered:
-		s.remove()
-		return
-	default:
-	}
-	if writeJSON(s.dir.exit(), info) != nil {
-		_ = s.dir.remove() // a disk that takes no exit file: the next daemon must not find a bundle without an end
-	}
-	s.close()
-}
-
 // spawn starts the child, once, at the first attach. mu is held.
 func (s *supervisor) spawnLocked() {
 	child, err := process.Start(process.Command{
@@ -168,25 +155,73 @@ func (s *supervisor) messages(lines [][]byte) {
 	if slices.ContainsFunc(lines, func(line []byte) bool { return len(line) >= bigMessage }) {
 		defer s.trimLater()
 	}
-	for len(lines) > 0 {
-		a := s.holder.Load()
-		if a == nil {
-			s.mu.Lock()
-			if s.holder.Load() == nil {
-				for _, line := range lines {
-					s.kept.add(line)
-				}
-				lines = nil
-			}
-			s.mu.Unlock()
-			continue
-		}
-		sent, err := a.messages(lines)
-		lines = lines[sent:]
-		if err != nil {
-			s.leave(a)
+	s.mu.Lock()
+	a := s.holder.Load()
+	now := s.now()
+	s.held = s.held[:0]
+	for _, line := range lines {
+		s.held = append(s.held, s.journal.line(now, line, a != nil, a != nil && a.journals()))
+	}
+	refused := s.journal.takeRefusals()
+	s.room.Broadcast()
+	s.mu.Unlock()
+	s.refuse(refused)
+	if a != nil {
+		s.pass(a, lines, s.held)
+	}
+}
+
+// pass sends lines to the holder. When it turns out to be gone, the next one gets those that the journal does not hold.
+func (s *supervisor) pass(a *attachment, lines [][]byte, held []bool) {
+	sent, err := a.messages(lines)
+	if err == nil {
+		return
+	}
+	s.leave(a)
+	var rest [][]byte
+	for i := sent; i < len(lines); i++ {
+		if !held[i] {
+			rest = append(rest, lines[i])
 		}
 	}
+	for len(rest) > 0 {
+		s.mu.Lock()
+		if a = s.holder.Load(); a == nil {
+			for _, line := range rest {
+				s.journal.keepLine(line)
+			}
+			rest = nil
+		}
+		s.mu.Unlock()
+		if a != nil {
+			sent, err := a.messages(rest)
+			if rest = rest[sent:]; err != nil {
+				s.leave(a)
+			}
+		}
+	}
+}
+
+// refuse answers questions of the child that nobody can answer. It waits for the child behind the pump's back: a child
+// that reads only after it has written would wait for us, and we for it.
+func (s *supervisor) refuse(ids [][]byte) {
+	if len(ids) == 0 {
+		return
+	}
+	var lines []byte
+	for _, id := range ids {
+		lines = append(append(lines, rpc.ErrorResponse(id, era.CodeInternal, "nobody is there to answer", nil)...), '\n')
+	}
+	go func() {
+		s.toChild.Lock()
+		defer s.toChild.Unlock()
+		s.mu.Lock()
+		l := s.life
+		s.mu.Unlock()
+		if l != nil && !l.ending() {
+			_, _ = l.child.Stdin.Write(lines) // a child that is gone asks nothing any more
+		}
+	}()
 }
 
 // skipped is called by the stdout pump. The first of them is told at once: it is what a person looks for.
@@ -204,14 +239,41 @@ func (s *supervisor) ping(a *attachment) {
 	s.mu.Lock()
 	c := s.countersLocked()
 	s.mu.Unlock()
-	_ = a.json(kindPing, c) // the reader of this connection notices, too, when it is gone
+	if !a.journals() {
+		_ = a.json(kindPing, c) // the reader of this connection notices, too, when it is gone
+		return
+	}
+	if a.control(kindPing, nil) == nil {
+		s.reportLost(a)
+	}
+}
+
+// reportLost tells the holder what was lost since the last time anybody was told.
+func (s *supervisor) reportLost(a *attachment) {
+	s.mu.Lock()
+	now := s.countersLocked()
+	news := now.since(s.reported)
+	s.mu.Unlock()
+	if news == (counters{}) || a.json(kindLost, news) != nil {
+		return
+	}
+	s.mu.Lock()
+	s.reported = now
+	s.mu.Unlock()
 }
 
 // overlong is called by the stdout pump.
 func (s *supervisor) overlong(o overlong) {
 	s.count.overlong.Add(1)
 	s.trimLater()
-	if a := s.holder.Load(); a != nil {
+	s.mu.Lock()
+	if o.ID != nil {
+		s.journal.overlong(o.ID)
+		s.room.Broadcast()
+	}
+	a := s.holder.Load()
+	s.mu.Unlock()
+	if a != nil {
 		if a.json(kindOverlong, o) != nil {
 			s.leave(a)
 		}
@@ -279,16 +341,30 @@ func (s *supervisor) vacate(a *attachment) {
 	defer s.mu.Unlock()
 	if s.holder.Load() == a {
 		s.holder.Store(nil)
-		s.armOrphanLocked()
+		s.left = s.now()
+		s.room.Broadcast()
+		if s.spec.OrphanTTL > 0 && s.life != nil {
+			s.orphan = time.AfterFunc(s.spec.OrphanTTL, s.orphaned)
+		}
 	}
 }
 
-func (s *supervisor) armOrphanLocked() {
-	if s.spec.OrphanTTL > 0 && s.life != nil {
-		l := s.life
-		s.orphan = time.AfterFunc(s.spec.OrphanTTL, func() { l.end(reasonTerminated, "orphan_ttl", process.Ladder{}) })
+// orphaned ends a child that no daemon came for. A call that runs may end first, as long as calls may take.
+func (s *supervisor) orphaned() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holder.Load() != nil || s.life == nil {
+		return
 	}
+	if left := callLimit - (s.now() - s.left); s.journal.running > 0 && left > 0 {
+		s.orphan = time.AfterFunc(min(orphanLook, left), s.orphaned)
+		return
+	}
+	s.life.end(reasonTerminated, "orphan_ttl", process.Ladder{})
 }
+
+// now reads the clock of all waits.
+func (s *supervisor) now() time.Duration { return time.Since(s.started) }
 
 // end begins the ladder on somebody's wish.
 func (s *supervisor) end(reason string, steps process.Ladder) {
@@ -359,7 +435,7 @@ func (s *supervisor) relisten() {
 
 func (s *supervisor) countersLocked() counters {
 	return counters{
-		DroppedFrames: s.kept.droppedFrames, DroppedBytes: s.kept.droppedBytes,
+		DroppedFrames: s.journal.ring.droppedFrames, DroppedBytes: s.journal.ring.droppedBytes, Refused: s.journal.refused,
 		PartialIn: s.count.partialIn.Load(), Skipped: s.count.skipped.Load(),
 		Overlong: s.count.overlong.Load(), StderrLost: s.count.stderrLost.Load(),
 	}
