@@ -19,7 +19,7 @@ import (
 func (s *Server) connectBridged(ctx context.Context, x *Session) ([]byte, error) {
 	laneKey := s.laneKey(x.caller)
 	if laneKey == "" {
-		laneKey, x.alone = "session:"+x.short, true
+		laneKey, x.alone = sessionPrefix+x.short, true
 	}
 	sl, err := s.slotFor(modernPrefix+laneKey, s.startModern(x.caller))
 	if err != nil {
@@ -94,7 +94,7 @@ type turns struct {
 	st      *Stream
 	id      []byte
 	method  string
-	request []byte // the modern request with the client's id, as it was first sent
+	request []byte // the modern request with the client's id, as it was first sent; nil when an earlier daemon sent it
 	uri     []byte // params.uri, for the error of a missing resource
 	rounds  int
 }
@@ -137,20 +137,22 @@ func (t *turns) answered(c *call, a answer) {
 	m := mustScan(body)
 	if m.Kind == rpc.Error {
 		t.x.done(c)
-		t.st.finish(rpc.OneLine(era.ModernErrorToLegacy(t.method, body, m)), 200)
+		t.st.finishOwing(a.debt, rpc.OneLine(era.ModernErrorToLegacy(t.method, body, m)), 200)
 		return
 	}
 	switch kind, _ := rpc.Unquote(m.ResultType.Of(body)); kind {
 	case "input_required":
+		a.debt.drop() // what follows is another call
 		t.asks(c, body, m)
 		return
 	case "task":
+		a.debt.drop()
 		t.x.done(c)
 		t.st.finish(trouble{class: AnsweredLost, text: "the server made a task that this client cannot follow"}.body(t.id, t.x.srv.name(), t.method), 200)
 		return
 	}
 	t.x.done(c)
-	t.st.finish(rpc.OneLine(era.ModernResultToLegacy(t.method, t.x.Version, body, m)), 200)
+	t.st.finishOwing(a.debt, rpc.OneLine(era.ModernResultToLegacy(t.method, t.x.Version, body, m)), 200)
 }
 
 // askable are the requests that an input_required result may hold (2026-07-28).
@@ -159,6 +161,11 @@ var askable = []string{"elicitation/create", "sampling/createMessage", "roots/li
 // asks turns each entry of input_required into a question to the client, and sends the next round when all are
 // answered.
 func (t *turns) asks(c *call, body []byte, m rpc.Message) {
+	if t.request == nil {
+		t.x.done(c)
+		t.st.finish(trouble{class: AnsweredLost, text: "the server answered with a question, and the daemon restarted since: the call cannot go on"}.body(t.id, t.x.srv.name(), t.method), 200)
+		return
+	}
 	t.rounds++
 	entries, state := era.InputRequests(body, m)
 	if t.rounds > maxRounds {
@@ -335,6 +342,7 @@ const listenPause = time.Second
 // listenEnded opens the listen again when the upstream stream broke or the server ended it. A server that refuses to
 // listen at all is not asked again.
 func (x *Session) listenEnded(c *call, a answer) {
+	a.debt.drop()
 	x.mu.Lock()
 	again := x.listen == c && !x.ended && (a.own != nil || a.msg.Kind == rpc.Result)
 	pause := min(listenPause<<min(x.breaks, 6), time.Minute)

@@ -318,6 +318,7 @@ func (b *bridged) answered(a answer) {
 	b.mu.Lock()
 	if b.stream == nil && !b.over {
 		if len(a.body) > maxKept {
+			a.debt.drop()
 			a = answer{own: &trouble{class: AnsweredLost, text: "the answer came while the call waited for its client, and was too large to keep"}}
 		}
 		b.kept = &a
@@ -336,6 +337,7 @@ func (b *bridged) deliver(a answer) {
 	b.mu.Unlock()
 	b.srv.unpark(b)
 	if st == nil {
+		a.debt.drop()
 		return
 	}
 	method := b.m.c.method
@@ -346,16 +348,17 @@ func (b *bridged) deliver(a answer) {
 	body := withID(a.body, a.msg, id)
 	m := mustScan(body)
 	if urls := era.URLElicitations(body, m); len(urls) > 0 && era.AsksForInput(method) {
+		a.debt.drop()
 		b.askURLs(st, id, urls)
 		return
 	}
 	if m.Kind == rpc.Error {
 		body, status := era.LegacyErrorToModern(method, body, m, b.m.req.Msg.URI.Of(b.m.req.Body))
-		st.finish(rpc.OneLine(body), status)
+		st.finishOwing(a.debt, rpc.OneLine(body), status)
 		return
 	}
 	info := rpc.Find(b.m.lane.result, rpc.Span{To: len(b.m.lane.result)}, "serverInfo").Of(b.m.lane.result)
-	st.finish(rpc.OneLine(era.LegacyResultToModern(method, body, m, info)), 200)
+	st.finishOwing(a.debt, rpc.OneLine(era.LegacyResultToModern(method, body, m, info)), 200)
 }
 
 // askURLs turns an error -32042 (URL elicitation required, 2025-11-25) into a question. Nothing is parked: the retry
@@ -388,9 +391,12 @@ func (b *bridged) left(st *Stream) {
 // abandon gives up a call whose client will not come back. A retry that came in the same moment gets its end here.
 func (b *bridged) abandon() {
 	b.mu.Lock()
-	asks, st, id := b.asks, b.stream, b.id
-	b.asks, b.over = nil, true
+	asks, st, id, kept := b.asks, b.stream, b.id, b.kept
+	b.asks, b.kept, b.over = nil, nil, true
 	b.mu.Unlock()
+	if kept != nil {
+		kept.debt.drop()
+	}
 	b.srv.unpark(b)
 	if st != nil {
 		st.finish(parkedGone().body(id, b.srv.name(), b.m.c.method), 200)

@@ -14,6 +14,7 @@ type answer struct {
 	msg    rpc.Message
 	status int // HTTP status of the backend's answer, 0 elsewhere
 	own    *trouble
+	debt   debt // what the supervisor keeps until the answer is delivered or dropped
 }
 
 // call is one request on its way to a backend. It ends exactly once, through finish.
@@ -22,6 +23,7 @@ type call struct {
 	method string
 	id     []byte // the client's raw id; nil for the gateway's own requests
 	token  []byte // the client's raw progress token, nil for none
+	upRaw  []byte // the raw progress token that the backend sees
 	upID   []byte // the raw id that the backend sees
 	idKey  string // comparison key of id, set for calls of legacy sessions
 	upKey  string // comparison key of upID, set when the call is registered
@@ -34,6 +36,7 @@ type call struct {
 	limit, max time.Duration // silence allowed, and the hard maximum; 0: no deadline
 	logs       bool          // a modern request that asked for log messages
 	isListen   bool
+	hold       bool // the handshake: its answer is Done when what came of it is saved
 
 	ended   atomic.Bool
 	retried atomic.Bool // it was sent once more after a proof that it had not been sent
@@ -84,6 +87,17 @@ func (c *call) arm(now time.Time) {
 	}
 	c.started = now
 	c.timer = time.AfterFunc(c.limit, c.expired)
+}
+
+// rearm starts the clock of a call that runs for some time already: of the hard maximum only the rest is left.
+func (c *call) rearm(now time.Time, age time.Duration) {
+	if c.limit <= 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.started = now.Add(-age)
+	c.timer = time.AfterFunc(max(min(c.limit, c.max-age), 0), c.expired)
 }
 
 // progressed extends the deadline: the backend is alive.

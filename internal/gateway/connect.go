@@ -3,9 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"slices"
-	"strconv"
 	"time"
 
 	"mcpx/internal/era"
@@ -33,19 +31,29 @@ func (s *Server) Initialize(ctx context.Context, body []byte, m rpc.Message, c C
 	if x.own {
 		x.Version, _ = rpc.Unquote(rpc.Find(answer, mustScan(answer).Result, "protocolVersion").Of(answer))
 	}
+	if !x.own {
+		x.first = answer
+	}
 	if !s.adopt(x) {
 		return nil, trouble{class: Unavailable, text: "the server was removed, disabled or changed", wait: time.Second}.body(id, s.name(), "initialize")
 	}
+	keep, stop := context.WithTimeout(context.WithoutCancel(ctx), saveWithin)
+	defer stop()
+	s.g.shelf.saveNow(keep, x) // before its client learns its id
 	return x, answer
 }
 
 func (s *Server) newSession(body []byte, m rpc.Message, c Caller) *Session {
-	secret := s.g.random(sessionIDLen)
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(secret)) // never fails
-	short := (strconv.FormatUint(h.Sum64(), 36) + "000000000000")[:shortKeyLen]
+	x := s.sessionOf(s.g.random(sessionIDLen), body, m, c)
+	x.created = x.used
+	return x
+}
+
+// sessionOf makes a session that is not in the server's table yet.
+func (s *Server) sessionOf(secret string, body []byte, m rpc.Message, c Caller) *Session {
+	short := shortKey(secret)
 	x := &Session{
-		ID: secret, srv: s, caller: c, short: short, tag: []byte(short), body: body, params: m.Params.Of(body), level: -1, used: s.g.now(),
+		ID: secret, srv: s, caller: c, short: short, tag: []byte(string(tagSession) + short), tagSame: []byte(string(tagSession) + short + string(tagSame)), body: body, params: m.Params.Of(body), level: -1, used: s.g.now(),
 		get: newStream(standaloneID, true), calls: map[string]*call{}, asks: map[string]*ask{}, streams: map[string]*Stream{}, subs: map[string]bool{},
 	}
 	x.caps = capsOf(rpc.Find(body, m.Params, "capabilities").Of(body))
@@ -81,7 +89,7 @@ func (s *Server) connectLegacy(ctx context.Context, x *Session) ([]byte, error) 
 	laneKey := s.laneKey(x.caller)
 	if laneKey == "" {
 		x.own, x.alone = true, true
-		sl, err := s.slotFor("session:"+x.short, x.startExclusive)
+		sl, err := s.slotFor(sessionPrefix+x.short, x.startExclusive)
 		if err != nil {
 			return nil, err
 		}
@@ -145,6 +153,7 @@ func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) 
 		x.mu.Unlock()
 		if !again {
 			x.first = a.body
+			l.remember()
 			return l, nil
 		}
 		if l.version() != x.Version || x.srv.def.Load().Stateful || !keepsPromises(x.first, l.result) {
@@ -184,6 +193,7 @@ func (x *Session) restore(l *lane) {
 	x.mu.Unlock()
 	slices.Sort(subs)
 	l.note("notifications/initialized", nil)
+	l.remember()
 	if level >= 0 {
 		l.fire("logging/setLevel", append(append([]byte(`{"level":`), rpc.Quote(levels[level])...), '}'))
 	}

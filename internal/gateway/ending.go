@@ -27,6 +27,7 @@ func (s *Server) shutAll(reason string) {
 	clear(s.sessions)
 	s.mu.Unlock()
 	for _, x := range sessions {
+		s.g.shelf.forget(x.ID)
 		x.over()
 	}
 	for _, sl := range slots {

@@ -41,6 +41,8 @@ type Config struct {
 	Version  string                                  // of mcpx, for clientInfo towards backends
 	Output   func(server string, p []byte)           // stderr of servers; nil drops it
 	Redact   func(server string, text []byte) []byte // hides secrets in stderr tails; nil passes
+	Sessions SessionStore                            // keeps sessions over restarts; nil keeps none
+	Rejoin   time.Duration                           // how long calls of modern clients wait for them after Restore; 0 after a crash
 }
 
 // Gateway is the data plane: routes, lanes, sessions.
@@ -52,6 +54,7 @@ type Gateway struct {
 	cancel context.CancelCauseFunc
 	goes   *goes
 	seal   *sealer
+	shelf  *shelf // nil when Config.Sessions is
 
 	routes atomic.Pointer[map[string]*Server] // immutable snapshot, by name and alias
 
@@ -84,7 +87,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, ctx: ctx, cancel: cancel, seal: seal, goes: newGoes(), servers: map[string]*Server{}}
+	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, ctx: ctx, cancel: cancel, seal: seal, goes: newGoes(), shelf: newShelf(cfg.Sessions, cfg.Log), servers: map[string]*Server{}}
 	g.routes.Store(&map[string]*Server{})
 	g.goes.Go(g.housekeep)
 	return g, nil
@@ -230,6 +233,7 @@ func (g *Gateway) Stop(ctx context.Context, children bool) error {
 	if left := g.goes.Wait(ctx); left > 0 {
 		errs = append(errs, fmt.Errorf("%d starts or calls had not ended when the time was over", left))
 	}
+	g.shelf.stop(ctx)
 	return errors.Join(errs...)
 }
 

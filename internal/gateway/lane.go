@@ -27,6 +27,11 @@ type lane struct {
 	negotiated atomic.Value // string, the revision; written by the start, read by whatever arrives meanwhile
 	result     []byte       // raw result of initialize or server/discover
 	link       Link
+	kept       KeptLink // link, when its child outlives the daemon; else nil
+	epoch      uint64   // of the daemon that started it
+	serial     uint64   // tells the processes of one epoch apart
+	adopted    bool     // by this daemon, from an earlier one
+	caps       []byte   // raw client capabilities of its initialize, of lanes that several clients share
 	started    time.Time
 
 	tasksOnce sync.Once
@@ -56,6 +61,16 @@ type lane struct {
 	ended    chan struct{} // closed with the lane
 	exit     Exit
 	linked   chan struct{} // closed when link is set: a fast child may speak before Open has returned to us
+
+	// Of lanes with a kept link, see debt.go.
+	answered     map[string]uint64 // answers that are not Done: ref by the id that the server saw
+	fresh, stale []debt            // answers that were delivered, in two batches
+	paidBytes    int               // sum of both
+	paying       bool              // a timer runs for them
+	handshake    []uint64          // answers of the handshake, Done when what came of it is saved
+
+	ghosts   map[string]struct{} // ids of calls that ended without their answer
+	distinct bool                // too many of them: no id is used as it is any more
 }
 
 func newLane(s *slot, shared bool, e era.Era) *lane {
@@ -63,6 +78,7 @@ func newLane(s *slot, shared bool, e era.Era) *lane {
 		srv: s.srv, slot: s, key: s.key, shared: shared, era: e, started: s.srv.g.now(), lastUsed: s.srv.g.now(),
 		calls: map[string]*call{}, byRef: map[uint64]*call{}, tokens: map[string]*call{}, asks: map[string]*ask{},
 		sessions: map[*Session]struct{}{}, subs: map[string]int{}, level: -1, ended: make(chan struct{}), linked: make(chan struct{}),
+		epoch: s.srv.g.cfg.Epoch, serial: s.srv.g.posts.Add(1),
 	}
 }
 
@@ -100,8 +116,9 @@ func (l *lane) dispatch(c *call) {
 // posting is a call with its message for one lane. The call itself may be on the next lane before the message of this
 // one was refused.
 type posting struct {
-	c   *call
-	out Outbound
+	c      *call
+	out    Outbound
+	former uint64 // an earlier entry with the same id, which is given up first
 }
 
 // registerLocked puts the call into the tables.
@@ -115,6 +132,7 @@ func (l *lane) registerLocked(c *call) posting {
 	if c.upKey == "" {
 		c.upKey, _ = rpc.IDKey(c.upID)
 	}
+	former := l.distinguishLocked(c)
 	l.calls[c.upKey] = c
 	l.byRef[ref] = c
 	if c.upTok != "" {
@@ -126,7 +144,7 @@ func (l *lane) registerLocked(c *call) posting {
 	c.arm(now)
 	out := c.out
 	out.Ref = ref
-	return posting{c, out}
+	return posting{c, out, former}
 }
 
 // send hands a registered call to the link. Who takes a call out of the table is the one who decides about it: a call
@@ -136,6 +154,9 @@ func (l *lane) send(p posting) {
 	if c.ended.Load() { // cancelled while it waited
 		l.forget(c)
 		return
+	}
+	if p.former != 0 {
+		l.done(p.former) // before the server sees the id again: two entries must not have the same
 	}
 	err := l.link.Send(p.out)
 	if err == nil {
@@ -277,6 +298,9 @@ func (l *lane) withdraw(c *call, cancellation func() []byte) {
 	ref := c.number()
 	flying := l.byRef[ref] == c
 	l.removeLocked(c)
+	if flying {
+		l.ghostLocked(c)
+	}
 	next, questions := l.settleLocked()
 	var orphans []*ask
 	for _, a := range l.asks {
@@ -287,6 +311,7 @@ func (l *lane) withdraw(c *call, cancellation func() []byte) {
 	l.mu.Unlock()
 	if flying && !l.link.Abort(ref) {
 		_ = l.link.Send(Outbound{Body: cancellation(), Kind: rpc.Notification, Method: "notifications/cancelled", Version: l.httpVersion(), Headers: l.noteHeaders("notifications/cancelled")}) // a lost link needs none
+		l.done(ref)
 	}
 	if _, modern := c.owner.(*modernCall); modern {
 		for _, a := range orphans {

@@ -62,6 +62,7 @@ func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message)
 	c := &call{srv: x.srv, method: method, id: id, owner: x, stream: st, limit: limit, max: most}
 	c.upID, c.token = id, m.ProgressToken.Of(body)
 	tok := c.token
+	c.upRaw = tok
 	var edits []rpc.Edit
 	if !x.own || !keepsOwnID(id) {
 		c.upID = x.wireID(id)
@@ -69,6 +70,7 @@ func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message)
 	}
 	if tok != nil && (!x.own || !keepsOwnID(tok)) {
 		tok = x.wireID(tok)
+		c.upRaw = tok
 		edits = append(edits, rpc.Edit{At: m.ProgressToken, With: tok})
 	}
 	if tok != nil {
@@ -77,7 +79,7 @@ func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message)
 	if len(edits) > 0 {
 		body = rpc.Splice(body, edits...)
 	}
-	c.out = Outbound{Body: body, Kind: rpc.Request, Method: method, Version: x.upVersion(), Tag: x.tag}
+	c.out = Outbound{Body: body, Kind: rpc.Request, Method: method, Version: x.upVersion(), Tag: x.tagOf(c)}
 	c.idKey, _ = rpc.IDKey(id)
 	if len(edits) == 0 {
 		c.upKey = c.idKey
@@ -89,6 +91,36 @@ func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message)
 	}
 	x.calls[c.idKey] = c
 	return c
+}
+
+// tagOf is what a later daemon needs to know of the call beside the id that the server sees. For most calls that is the
+// session alone.
+func (x *Session) tagOf(c *call) []byte {
+	hidden := string(c.upID) != string(c.id) && (len(c.id) > maxOrig || c.upID[0] != '"') // the server's id does not hold the client's
+	switch {
+	case hidden:
+	case c.token == nil:
+		return x.tag
+	case string(c.token) == string(c.id) && string(c.upRaw) == string(c.upID) && string(c.upID) == string(c.id):
+		return x.tagSame
+	}
+	tag := append(make([]byte, 0, len(x.tag)+9+len(c.id)+len(c.token)+len(c.upRaw)), x.tag...)
+	if hidden {
+		tag = tagSection(tag, tagID, c.id)
+	}
+	return tagTokens(tag, c)
+}
+
+// tagTokens adds the progress token of a call.
+func tagTokens(tag []byte, c *call) []byte {
+	if c.token == nil {
+		return tag
+	}
+	tag = tagSection(tag, tagToken, c.token)
+	if string(c.upRaw) != string(c.token) {
+		tag = tagSection(tag, tagUpstream, c.upRaw)
+	}
+	return tag
 }
 
 // upVersion is the revision that the backend's session negotiated.
@@ -124,7 +156,7 @@ func (x *Session) answered(c *call, a answer) {
 	if l := c.where(); !x.own && l != nil && x.Version < l.version() && a.msg.Kind == rpc.Result {
 		body = era.Downgrade(c.method, x.Version, body)
 	}
-	c.stream.finish(rpc.OneLine(body), 200)
+	c.stream.finishOwing(a.debt, rpc.OneLine(body), 200)
 }
 
 // withID gives an answer the client's id; an error without any id gets one.
@@ -179,20 +211,29 @@ func (x *Session) note(method string, body []byte, m rpc.Message) bool {
 			return false
 		}
 		x.mu.Lock()
+		changed := x.level != rank
 		x.level = rank
 		x.mu.Unlock()
+		if changed {
+			x.changed()
+		}
 	case "resources/subscribe", "resources/unsubscribe":
 		uri, ok := rpc.Unquote(m.URI.Of(body))
 		if !ok {
 			return false
 		}
 		x.mu.Lock()
+		before := len(x.subs)
 		if method == "resources/subscribe" && len(x.subs) < maxSubscriptions {
 			x.subs[uri] = true
 		} else {
 			delete(x.subs, uri)
 		}
+		changed := before != len(x.subs)
 		x.mu.Unlock()
+		if changed {
+			x.changed()
+		}
 	}
 	return true
 }

@@ -142,15 +142,30 @@ func (s *Server) modernCall(st *Stream, l *lane, m *modernCall, kind idKind) *ca
 		c.token = tok.Of(r.Body)
 		up := l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: origOf(c.token)})
 		c.upTok, _ = rpc.IDKey(up)
+		c.upRaw = up
 		edits = append(edits, rpc.Edit{At: tok, With: up})
 	}
-	c.out = Outbound{Body: rpc.Splice(r.Body, edits...), Kind: rpc.Request, Method: c.method, Version: l.httpVersion(), Tag: []byte("m" + post)}
+	c.out = Outbound{Body: rpc.Splice(r.Body, edits...), Kind: rpc.Request, Method: c.method, Version: l.httpVersion(), Tag: modernTag(c)}
 	if m.c == nil {
 		m.c, m.st = c, st
 	}
 	st.onWire(c.upID)
 	return c
 }
+
+// modernTag is what a later daemon needs to know of the call beside the id that the server sees.
+func modernTag(c *call) []byte {
+	if c.token == nil && len(c.id) <= maxOrig && c.upID[0] == '"' {
+		return modernTagPlain
+	}
+	tag := []byte{tagModern}
+	if len(c.id) > maxOrig || c.upID[0] != '"' {
+		tag = tagSection(tag, tagID, c.id)
+	}
+	return tagTokens(tag, c)
+}
+
+var modernTagPlain = []byte{tagModern}
 
 // answered passes the end of a native call to the client.
 func (m *modernCall) answered(c *call, a answer) {
@@ -167,6 +182,7 @@ func (m *modernCall) answered(c *call, a answer) {
 		code, _ = strconv.Atoi(string(a.msg.Code.Of(body)))
 	}
 	if code == era.CodeHeaderMismatch && m.srv.def.Load().HTTP != nil && c.method == "tools/call" && m.relisted.CompareAndSwap(false, true) {
+		a.debt.drop()
 		m.relist()
 		return
 	}
@@ -182,7 +198,7 @@ func (m *modernCall) answered(c *call, a answer) {
 	case c.method == "tools/list" && m.srv.def.Load().HTTP != nil && a.msg.Kind == rpc.Result:
 		body = m.srv.withoutInvalidTools(body)
 	}
-	c.stream.finish(rpc.OneLine(body), era.ModernStatus(code))
+	c.stream.finishOwing(a.debt, rpc.OneLine(body), era.ModernStatus(code))
 }
 
 // onlyReads reports whether a request of this method changes nothing, so that it may be sent once more when its answer
@@ -316,6 +332,7 @@ func (g *Gateway) Call(ctx context.Context, server, method string, params []byte
 			}
 		case ReadEvent:
 			if e.Final {
+				st.Delivered()
 				return ownResult(e.Data)
 			}
 		case ReadEnd, ReadMissed:

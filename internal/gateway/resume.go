@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"mcpx/internal/era"
+	"mcpx/internal/rpc"
 )
 
 // Promote makes the stream of a POST resumable; the edge calls it before it writes the first event id.
@@ -14,14 +16,27 @@ func (x *Session) Promote(st *Stream, id []byte) {
 	name := era.StreamName(id)
 	st.resumable(name)
 	x.mu.Lock()
-	defer x.mu.Unlock()
+	former := x.streams[name]
 	x.streams[name] = st
-	x.trimStreamsLocked()
+	over := x.trimStreamsLocked()
+	x.mu.Unlock()
+	if former != nil && former != st {
+		over = append(over, former) // the client uses the id again
+	}
+	dropAll(over)
+}
+
+// dropAll gives up streams that nobody can resume any more.
+func dropAll(streams []*Stream) {
+	for _, st := range streams {
+		st.drop()
+	}
 }
 
 // trimStreamsLocked forgets the streams that ended first until what is kept for a resume is within the bounds. The one
 // that ended last stays whatever its size: its client has not had time to come back.
-func (x *Session) trimStreamsLocked() {
+// What it forgets is returned, to be dropped without the lock.
+func (x *Session) trimStreamsLocked() (dropped []*Stream) {
 	type ended struct {
 		name string
 		at   time.Time
@@ -38,30 +53,37 @@ func (x *Session) trimStreamsLocked() {
 	}
 	slices.SortFunc(over, func(a, b ended) int { return a.at.Compare(b.at) })
 	for len(over) > 1 && (total > maxReplayBytes || len(x.streams) > maxReplays) {
+		dropped = append(dropped, x.streams[over[0].name])
 		delete(x.streams, over[0].name)
 		total -= over[0].size
 		over = over[1:]
 	}
+	return dropped
 }
 
 // sweepStreams forgets streams that nobody may resume any more.
 func (x *Session) sweepStreams(now time.Time) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
+	var over []*Stream
 	for name, st := range x.streams {
 		if ended, at := st.isEnded(); ended && now.Sub(at) > replayFor {
 			delete(x.streams, name)
+			over = append(over, st)
 		}
 	}
-	x.trimStreamsLocked()
+	over = append(over, x.trimStreamsLocked()...)
+	x.mu.Unlock()
+	dropAll(over)
 }
 
 // Standalone is the stream of a GET without a cursor.
 func (x *Session) Standalone() *Reader { return x.get.Follow() }
 
-// Resume finds the stream that an event id names and continues after it. 400 for what cannot be resumed: 404 would
-// tell the client that its session is gone.
-func (x *Session) Resume(lastEventID string) (*Stream, *Reader, *Refusal) {
+// Resume finds the stream that an event id names and continues after it. An event id of an earlier daemon names the
+// request: it is joined again, or told how it ended (supervisor.md section 10); epoch 0 stands for any daemon. While it is
+// being found out whether the server outlived that daemon, Resume waits. 400 for what cannot be resumed: 404 would tell the
+// client that its session is gone.
+func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Reader, *Refusal) {
 	bad := &Refusal{Status: 400, Code: era.CodeInvalidRequest, Message: "Last-Event-ID names no stream of this session that can be resumed"}
 	parts := strings.Split(lastEventID, ".")
 	if len(parts) != 3 {
@@ -69,23 +91,73 @@ func (x *Session) Resume(lastEventID string) (*Stream, *Reader, *Refusal) {
 	}
 	epoch, err1 := strconv.ParseUint(parts[1], 10, 64)
 	seq, err2 := strconv.ParseUint(parts[2], 10, 64)
-	if err1 != nil || err2 != nil || epoch != x.srv.g.cfg.Epoch {
+	if err1 != nil || err2 != nil || epoch > x.srv.g.cfg.Epoch || epoch == 0 && seq != 0 {
 		return nil, nil, bad
 	}
-	st := x.get
-	if parts[0] != standaloneID {
-		x.mu.Lock()
-		st = x.streams[parts[0]]
-		x.mu.Unlock()
+	if epoch == x.srv.g.cfg.Epoch {
+		if st := x.streamNamed(parts[0], nil); st != nil {
+			if r, ok := st.Read(seq); ok {
+				return st, r, nil
+			}
+		}
+		return nil, nil, bad
+	}
+	id := streamID(parts[0])
+	name := parts[0]
+	if id != nil {
+		name = era.StreamName(id) // a long id may come whole
+	}
+	st := x.streamNamed(name, id)
+	if st == nil {
+		x.slot.decided(ctx)
+		if st = x.streamNamed(name, id); st == nil {
+			st = x.outcome(name, id)
+		}
 	}
 	if st == nil {
 		return nil, nil, bad
 	}
-	r, ok := st.Read(seq)
-	if !ok {
-		return nil, nil, bad
+	return st, st.fromStart(), nil
+}
+
+// streamNamed finds a stream, or the call in flight that would have it; a call is joined only by a client that names its
+// id or has seen events of it.
+func (x *Session) streamNamed(name string, id []byte) *Stream {
+	if name == standaloneID {
+		return x.get
 	}
-	return st, r, nil
+	idKey, _ := rpc.IDKey(id)
+	x.mu.Lock()
+	st := x.streams[name]
+	var c *call
+	if st == nil && id != nil {
+		c = x.calls[idKey]
+	}
+	x.mu.Unlock()
+	if c == nil || c.stream == nil {
+		return st
+	}
+	x.Promote(c.stream, c.id)
+	return c.stream
+}
+
+// outcome makes the stream that tells how a call of an earlier daemon ended.
+func (x *Session) outcome(name string, id []byte) *Stream {
+	now := x.srv.g.now()
+	x.mu.Lock()
+	var k kept
+	ok := false
+	if x.past != nil {
+		k, ok = x.past.of(name, id, now)
+	}
+	x.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	st := newStream("", true)
+	st.finish(k.told.body(k.id, x.srv.name(), k.method), 200)
+	x.Promote(st, k.id)
+	return st
 }
 
 // Epoch is the daemon's start counter, part of event ids.

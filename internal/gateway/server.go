@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,6 +68,8 @@ type Server struct {
 	lanes    map[*lane]struct{} // every lane whose link lives, in a slot or on its way out
 	stopped  bool
 
+	wedged map[string]string // children of earlier daemons that could not be adopted, and why, by lane
+
 	moving atomic.Bool   // the next daemon takes the server, or has it
 	moved  chan struct{} // closed when it has it
 
@@ -123,22 +124,21 @@ func (s *Server) Name() string { return s.name() }
 // sameProcess reports whether the entry would start the same process or connection. Limits, titles and reviews are
 // not part of it and apply live.
 func (s *Server) sameProcess(e catalog.Server) bool {
-	old := *s.def.Load()
-	return reflect.DeepEqual(old.Stdio, e.Stdio) && reflect.DeepEqual(old.HTTP, e.HTTP) && old.Direct == e.Direct &&
-		old.Sharing == e.Sharing && old.Protocol == e.Protocol && old.IDStyle == e.IDStyle && old.Name == e.Name &&
-		old.Lifecycle == e.Lifecycle && old.Review == e.Review
+	return s.def.Load().Process() == e.Process()
 }
 
-// slotFor finds or makes the slot of a key.
+// slotFor finds or makes the slot of a key. start may be nil; then the next caller gives it.
 func (s *Server) slotFor(key string, start func(sl *slot) func(context.Context) (*lane, error)) (*slot, error) {
-	sl, err := s.findSlot(key, start)
+	sl, err := s.findSlot(key)
 	if err != nil {
 		s.untilMoved()
+		return nil, err
 	}
-	return sl, err
+	sl.startsWith(start)
+	return sl, nil
 }
 
-func (s *Server) findSlot(key string, start func(sl *slot) func(context.Context) (*lane, error)) (*slot, error) {
+func (s *Server) findSlot(key string) (*slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -151,7 +151,6 @@ func (s *Server) findSlot(key string, start func(sl *slot) func(context.Context)
 		return nil, fault.New(fault.Busy, "server-busy").Saying("%s has %d connections, no more are opened", s.name(), maxSlots)
 	}
 	sl := &slot{srv: s, key: key}
-	sl.start = start(sl)
 	s.slots[key] = sl
 	return sl, nil
 }
@@ -249,11 +248,11 @@ func (s *Server) open(ctx context.Context, l *lane, c Caller, modern bool, trans
 	if err != nil {
 		return err
 	}
-	link, err := s.backend().Open(ctx, Open{Server: e, Lane: l.key, Env: res.Env, Cwd: res.Cwd, Headers: res.Headers, Modern: modern, Transport: transport}, laneSink{l})
+	link, err := s.backend().Open(ctx, Open{Server: e, Lane: l.key, Env: res.Env, Cwd: res.Cwd, Headers: res.Headers, Modern: modern, Transport: transport, Process: e.Process()}, laneSink{l})
 	if err != nil {
 		return err
 	}
-	l.link = link
+	l.setLink(link)
 	s.mu.Lock()
 	stopped := s.stopped
 	s.lanes[l] = struct{}{}

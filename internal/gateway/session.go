@@ -28,6 +28,7 @@ type Session struct {
 	caller  Caller
 	short   string
 	tag     []byte // short as it goes into the journal; nobody changes it
+	tagSame []byte // the tag of a call whose progress token is its id
 	body    []byte // the client's initialize request
 	first   []byte // the backend's answer to it, on an exclusive lane
 	params  []byte // its raw params
@@ -38,20 +39,23 @@ type Session struct {
 	bridged bool // the backend is modern (cell L-M)
 	get     *Stream
 
-	mu      sync.Mutex // guards the fields below; may be taken under the server's lock and a lane's (docs/locks.md)
-	calls   map[string]*call
-	asks    map[string]*ask
-	streams map[string]*Stream
-	subs    map[string]bool
-	level   int // rank of the lowest log level the client wants, -1 all
-	used    time.Time
-	open    int // streams that a client is reading
-	ready   bool
-	ended   bool
-	listen  *call // L-M: the upstream listen that stands for this session's subscriptions
-	former  *call // the one before it, until the new one is acknowledged
-	deaf    bool  // no listen could be opened: the server did not start
-	breaks  int   // how often the listen ended by itself since it was last acknowledged
+	mu       sync.Mutex // guards the fields below; may be taken under the server's lock and a lane's (docs/locks.md)
+	calls    map[string]*call
+	asks     map[string]*ask
+	streams  map[string]*Stream
+	subs     map[string]bool
+	level    int // rank of the lowest log level the client wants, -1 all
+	used     time.Time
+	open     int // streams that a client is reading
+	ready    bool
+	created  time.Time
+	past     *past         // of a session of an earlier daemon, else nil
+	upstream upstreamState // HTTP: what the lane had in the earlier daemon, until it is joined
+	ended    bool
+	listen   *call // L-M: the upstream listen that stands for this session's subscriptions
+	former   *call // the one before it, until the new one is acknowledged
+	deaf     bool  // no listen could be opened: the server did not start
+	breaks   int   // how often the listen ended by itself since it was last acknowledged
 
 	relist sync.Mutex // one change of the listen at a time; taken before mu, held while the lane starts
 }
@@ -159,6 +163,7 @@ func (x *Session) Close() {
 		delete(x.srv.sessions, x.ID)
 	}
 	x.srv.mu.Unlock()
+	x.srv.g.shelf.forget(x.ID)
 	x.over()
 	if x.alone {
 		x.srv.dropSlot(x.slot, "session ended")
@@ -203,6 +208,13 @@ func (x *Session) over() {
 		l.leave(x)
 	}
 	x.closeStreams()
+	x.mu.Lock()
+	streams := make([]*Stream, 0, len(x.streams))
+	for _, st := range x.streams {
+		streams = append(streams, st)
+	}
+	x.mu.Unlock()
+	dropAll(streams)
 }
 
 // closeStreams ends every stream of the session, so that no client waits on a daemon that stops.

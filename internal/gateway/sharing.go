@@ -37,6 +37,9 @@ func soloKey(c Caller) string {
 	return "principal:" + c.Principal
 }
 
+// sessionPrefix begins the keys of lanes that belong to one session.
+const sessionPrefix = "session:"
+
 // instancePrefix marks lanes of one mcpx connect; their slots are forgotten when they are empty.
 const instancePrefix = "instance:"
 

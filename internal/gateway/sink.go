@@ -53,7 +53,7 @@ func (l *lane) failVia(in Inbound, err error) {
 	if in.Via == 0 {
 		return
 	}
-	if c := l.take(in.Via); c != nil {
+	if c := l.takeEnded(in.Via); c != nil {
 		c.fail(trouble{class: AnsweredLost, text: "the backend's answer is not a JSON-RPC message: " + err.Error()})
 	}
 }
@@ -71,6 +71,10 @@ func (l *lane) settleAnswer(in Inbound, m rpc.Message) {
 		c = l.byRef[in.Via] // an HTTP error body without a usable id still belongs to its POST
 	}
 	if c == nil {
+		if m.ID.Ok() && len(l.ghosts) > 0 {
+			k, _ := rpc.IDKey(m.ID.Of(in.Body))
+			delete(l.ghosts, k)
+		}
 		l.mu.Unlock()
 		l.late(in, m)
 		return
@@ -78,8 +82,14 @@ func (l *lane) settleAnswer(in Inbound, m rpc.Message) {
 	l.removeLocked(c)
 	l.trackTaskLocked(c, in.Body, m)
 	next, questions := l.settleLocked()
+	owed, due := l.finishedLocked(c, len(in.Body))
 	l.mu.Unlock()
-	c.finish(answer{body: in.Body, msg: m, status: in.Status})
+	if !c.finish(answer{body: in.Body, msg: m, status: in.Status, debt: owed}) {
+		owed.drop() // cancelled in the same moment
+	}
+	if len(due) > 0 {
+		l.done(due...)
+	}
 	l.proceed(next, questions)
 }
 
@@ -109,6 +119,15 @@ func (l *lane) take(ref uint64) *call {
 	return c
 }
 
+// takeEnded removes a call that its backend has ended without an answer that could be passed on.
+func (l *lane) takeEnded(ref uint64) *call {
+	c := l.take(ref)
+	if c != nil {
+		l.done(ref)
+	}
+	return c
+}
+
 // Written notes that the backend has the whole request.
 func (s laneSink) Written(ref uint64) {
 	s.mu.Lock()
@@ -130,7 +149,7 @@ func (s laneSink) Failed(ref uint64, f Failure) {
 		}
 		return
 	}
-	c := s.take(ref)
+	c := s.takeEnded(ref)
 	if c == nil {
 		return
 	}
@@ -149,7 +168,7 @@ func (s laneSink) Overlong(id []byte, size int64) {
 	s.mu.Lock()
 	c := s.calls[idKey]
 	s.mu.Unlock()
-	if c == nil || s.take(c.number()) == nil {
+	if c == nil || s.takeEnded(c.number()) == nil {
 		s.srv.late.Add(1)
 		return
 	}
@@ -184,6 +203,7 @@ func (s laneSink) Closed(e Exit) {
 	}
 	clear(l.calls)
 	clear(l.byRef)
+	clear(l.answered)
 	clear(l.tokens)
 	clear(l.asks)
 	listens := slices.Collect(maps.Keys(l.listens))

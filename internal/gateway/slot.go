@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpx/internal/era"
 	"mcpx/internal/key"
 )
 
@@ -29,9 +30,10 @@ type slot struct {
 }
 
 type flight struct {
-	done chan struct{}
-	lane *lane
-	err  error
+	done   chan struct{}
+	lane   *lane
+	err    error
+	adopts *atomic.Pointer[string] // what is waited for, when it is no start but the adoption of a child that an earlier daemon left
 }
 
 // usable gives the running lane, or nil.
@@ -54,6 +56,11 @@ func (s *slot) submit(c *call) {
 		l, err := s.get(ctx)
 		if err != nil {
 			c.fail(startTrouble(err))
+			return
+		}
+		if x, ok := c.owner.(*Session); ok && c.idKey != "" && !x.holds(c) {
+			// The call of an earlier daemon with this id was found meanwhile.
+			c.fail(trouble{code: era.CodeInvalidRequest, text: "a request with this id is still in flight"})
 			return
 		}
 		l.dispatch(c)
@@ -94,12 +101,70 @@ func (s *slot) await(ctx context.Context) (*lane, error) {
 			s.srv.g.goes.Go(func() { s.run(f, wait) })
 		}
 		s.mu.Unlock()
+		if f.adopts != nil {
+			if err := f.adopted(ctx); err != nil {
+				return nil, err
+			}
+			continue // with its lane, or with an ordinary start
+		}
 		select {
 		case <-f.done:
 			return f.lane, f.err
 		case <-ctx.Done():
 			return nil, &startError{text: "still starting (" + s.srv.startProgress() + ")", wait: time.Second}
 		}
+	}
+}
+
+// maxAdoptWait is how long a call waits for an adoption (supervisor.md section 9). As long as that is undecided no
+// second process is started.
+const maxAdoptWait = 2 * time.Second
+
+// adopted waits until the adoption is decided.
+func (f *flight) adopted(ctx context.Context) error {
+	limit := time.NewTimer(maxAdoptWait)
+	defer limit.Stop()
+	select {
+	case <-f.done:
+		return nil
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return &startError{text: *f.adopts.Load(), wait: time.Second}
+}
+
+// decided waits until no adoption is under way.
+func (s *slot) decided(ctx context.Context) {
+	s.mu.Lock()
+	f := s.flight
+	s.mu.Unlock()
+	if f == nil || f.adopts == nil {
+		return
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+	}
+}
+
+// starter gives the way to start a process. A slot that was made for an adoption gets it from its first client.
+func (s *slot) starter() func(context.Context) (*lane, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.start == nil {
+		return func(context.Context) (*lane, error) {
+			return nil, &startError{text: "the process of an earlier daemon ended; the next request starts another", wait: time.Second}
+		}
+	}
+	return s.start
+}
+
+// startsWith sets the way to start a process when there is none yet.
+func (s *slot) startsWith(start func(*slot) func(context.Context) (*lane, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.start == nil && start != nil {
+		s.start = start(s)
 	}
 }
 
@@ -133,7 +198,7 @@ func (s *slot) run(f *flight, wait time.Duration) {
 	defer stop()
 	s.srv.starting.Add(1)
 	began := s.srv.g.now()
-	f.lane, f.err = s.start(ctx)
+	f.lane, f.err = s.starter()(ctx)
 	s.srv.starting.Add(-1)
 	if f.err != nil {
 		s.srv.startFailed(f.err)

@@ -41,6 +41,7 @@ func (l *lane) roundTrip(ctx context.Context, method string, body []byte, o owne
 		out:    Outbound{Body: body, Kind: rpc.Request, Method: method, Version: l.httpVersion(), Headers: headers},
 		answer: func(a answer) { got <- a },
 	}
+	c.hold = method == "initialize" || method == "server/discover"
 	c.retried.Store(true) // a handshake is repeated by a new start, never by itself
 	if p := m.ProgressToken; p.Ok() {
 		c.upTok, _ = rpc.IDKey(p.Of(body))
@@ -164,7 +165,9 @@ func (s *Server) startShared(caps []byte, c Caller) func(*slot) func(context.Con
 			if err != nil {
 				return nil, err
 			}
+			l.caps = caps
 			l.note("notifications/initialized", nil)
+			l.remember()
 			l.restoreShared()
 			return l, nil
 		}
@@ -189,6 +192,7 @@ func (s *Server) startModern(c Caller) func(*slot) func(context.Context) (*lane,
 				return nil, err
 			}
 			l.result = a.msg.Result.Of(a.body)
+			l.remember()
 			return l, nil
 		}
 	}

@@ -48,6 +48,7 @@ type Stream struct {
 	live   bool          // a reader is attached
 	wake   chan struct{} // cap 1: something changed for the reader
 	closed time.Time     // when the stream ended
+	debt   debt          // what the supervisor keeps until the response is delivered or dropped
 	sent   bool          // the request was handed to a link
 	wire   []byte        // its id there, of a modern client's request
 }
@@ -57,14 +58,35 @@ func newStream(id string, keep bool) *Stream {
 }
 
 // push appends one message. After the end it is a no-op that reports false.
-func (s *Stream) push(data []byte) bool { return s.put(Event{Data: data}) }
+func (s *Stream) push(data []byte) bool { return s.put(Event{Data: data}, debt{}) }
 
 // finish appends the response and ends the stream.
 func (s *Stream) finish(data []byte, status int) bool {
-	return s.put(Event{Data: data, Final: true, Status: status})
+	return s.put(Event{Data: data, Final: true, Status: status}, debt{})
 }
 
-func (s *Stream) put(e Event) bool {
+// finishOwing is finish with the answer of a backend, which its supervisor keeps until the client has it.
+func (s *Stream) finishOwing(d debt, data []byte, status int) {
+	if !s.put(Event{Data: data, Final: true, Status: status}, d) {
+		d.drop()
+	}
+}
+
+// Delivered tells the gateway that the response was written to the client. The edge calls it once it has.
+func (s *Stream) Delivered() { s.takeDebt().paid() }
+
+// drop gives up the response: nobody will read it.
+func (s *Stream) drop() { s.takeDebt().drop() }
+
+func (s *Stream) takeDebt() debt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.debt
+	s.debt = debt{}
+	return d
+}
+
+func (s *Stream) put(e Event, owed debt) bool {
 	s.mu.Lock()
 	if s.ended || s.hasMoved() {
 		s.mu.Unlock()
@@ -76,7 +98,7 @@ func (s *Stream) put(e Event) bool {
 	s.bytes += len(e.Data)
 	s.ended = e.Final
 	if s.ended {
-		s.closed = time.Now()
+		s.closed, s.debt = time.Now(), owed
 	}
 	s.trimLocked()
 	s.mu.Unlock()
@@ -136,10 +158,14 @@ func (s *Stream) Read(after uint64) (*Reader, bool) {
 	if after < s.lost || after >= s.next {
 		return nil, false
 	}
-	s.reader++
-	s.live = true
-	s.signal()
-	return &Reader{s: s, n: s.reader, last: after}, true
+	return s.attachLocked(after), true
+}
+
+// fromStart attaches a reader at the first message that is still there.
+func (s *Stream) fromStart() *Reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attachLocked(s.lost)
 }
 
 // Follow attaches a reader at the first message that nobody took yet, for a standalone stream that is opened without a
@@ -147,10 +173,14 @@ func (s *Stream) Read(after uint64) (*Reader, bool) {
 func (s *Stream) Follow() *Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.attachLocked(max(s.lost, s.taken))
+}
+
+func (s *Stream) attachLocked(last uint64) *Reader {
 	s.reader++
 	s.live = true
 	s.signal()
-	return &Reader{s: s, n: s.reader, last: max(s.lost, s.taken)}
+	return &Reader{s: s, n: s.reader, last: last}
 }
 
 // ReadState says what Next found.
@@ -226,6 +256,7 @@ func (s *Stream) Gone() {
 	if gone != nil {
 		gone()
 	}
+	s.drop()
 }
 
 // onGone sets what happens when the client leaves. A client that left before, while the server was starting, counts.

@@ -250,7 +250,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, srv *gateway.Server,
 	}
 	v := view{w: w, r: r, asSSE: true, srv: srv}
 	if last := r.Header.Get(hdrLastEvent); last != "" {
-		st, reader, bad := x.Resume(last)
+		st, reader, bad := x.Resume(r.Context(), last)
 		if bad != nil {
 			writeJSON(w, bad.Status, bad.Body(nil))
 			return

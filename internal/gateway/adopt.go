@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"mcpx/internal/era"
+	"mcpx/internal/key"
+	"mcpx/internal/rpc"
+)
+
+// take makes the lane of an adopted child from what its supervisor kept: no handshake, no set-up, no request is sent.
+// It runs before anything is delivered.
+func (a *adoption) take(ad Adopted) (Sink, error) {
+	var st laneState
+	if ad.Blob == nil || json.Unmarshal(ad.Blob, &st) != nil || st.Era != era.Legacy && st.Era != era.Modern {
+		return nil, errUnfinished
+	}
+	s := a.slot.srv
+	l := newLane(a.slot, st.Shared, st.Era)
+	l.negotiated.Store(st.Version)
+	l.result, l.caps, l.level, l.epoch, l.serial, l.adopted = st.Result, st.Caps, st.Level, st.Epoch, st.Serial, true
+	if !ad.Started.IsZero() {
+		l.started = ad.Started
+	}
+	l.setLink(ad.Link)
+	s.learned(st)
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return nil, errUnwanted
+	}
+	s.lanes[l] = struct{}{}
+	sessions := s.sessionsOfLocked(a.slot.key)
+	delete(s.wedged, a.slot.key)
+	s.mu.Unlock()
+	a.lane = l
+	now := s.g.now()
+	heirs := a.rejoin(l, sessions, ad, now)
+	a.calls(l, ad, heirs, now)
+	a.executable(l, ad)
+	for _, h := range heirs {
+		h.x.mu.Lock()
+		h.x.past = h.past
+		h.x.mu.Unlock()
+	}
+	if ad.Dropped > 0 {
+		a.after = append(a.after, func() { l.missed(ad, sessions) })
+	}
+	l.ready.Store(true)
+	close(l.linked)
+	a.slot.mu.Lock()
+	a.slot.starts++
+	closed := a.slot.closed
+	if !closed && !a.drain {
+		a.slot.cur.Store(l)
+	}
+	a.slot.mu.Unlock()
+	if closed {
+		a.after = append(a.after, func() { l.close("server changed while starting") })
+	}
+	return laneSink{l}, nil
+}
+
+// learned takes over what the earlier daemon had found out about the server.
+func (s *Server) learned(st laneState) {
+	s.legacy.CompareAndSwap(uint32(unknown), uint32(st.Legacy))
+	s.modern.CompareAndSwap(uint32(unknown), uint32(st.Modern))
+	if st.Asks {
+		s.asks.Store(true)
+	}
+}
+
+// heir is a session with its calls of earlier daemons.
+type heir struct {
+	x    *Session
+	past *past
+}
+
+// rejoin makes the sessions part of the lane again.
+func (a *adoption) rejoin(l *lane, sessions []*Session, ad Adopted, now time.Time) map[string]heir {
+	heirs := make(map[string]heir, len(sessions))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, x := range sessions {
+		heirs[x.short] = heir{x, l.srv.witness(ad.Complete, nil, now)}
+		l.sessions[x] = struct{}{}
+		if l.shared && !x.bridged {
+			x.mu.Lock()
+			for uri := range x.subs {
+				l.subs[uri]++
+			}
+			x.mu.Unlock()
+		}
+		if x.bridged {
+			a.after = append(a.after, x.relistenBridged)
+		}
+	}
+	return heirs
+}
+
+// calls puts the requests that the child has, or has answered, back into the tables.
+func (a *adoption) calls(l *lane, ad Adopted, heirs map[string]heir, now time.Time) {
+	for _, k := range ad.Finished {
+		t, ok := readTag(k.Tag, k.ID)
+		if !ok {
+			continue
+		}
+		if k.State == CallRunning && t.kind == tagSession {
+			if idKey, ok := rpc.IDKey(k.ID); ok {
+				l.mu.Lock()
+				l.ghostKeyLocked(idKey)
+				l.mu.Unlock()
+			}
+		}
+		if h, ok := heirs[t.short]; ok {
+			h.past.add(t.id, k.Method, trouble{class: AnsweredLost, text: "the call ended before the daemon restarted; its answer is not kept any more"})
+		}
+	}
+	for _, k := range ad.Calls {
+		l.refs.Store(max(l.refs.Load(), k.Ref))
+		if !a.call(l, heirs, k, now) {
+			a.owed = append(a.owed, k.Ref)
+		}
+	}
+}
+
+// call puts one request back. False: nobody needs it.
+func (a *adoption) call(l *lane, heirs map[string]heir, k KeptCall, now time.Time) bool {
+	t, ok := readTag(k.Tag, k.ID)
+	upKey, fine := rpc.IDKey(k.ID)
+	if !ok || !fine || t.kind == 0 {
+		return false
+	}
+	c := &call{srv: l.srv, method: k.Method, id: t.id, token: t.token, upID: k.ID, upRaw: t.upToken, upKey: upKey, lane: l, ref: k.Ref, isListen: k.Method == "subscriptions/listen"}
+	c.limit, c.max = l.srv.deadline(k.Method)
+	c.written.Store(true)
+	c.retried.Store(true) // it was sent
+	if t.upToken != nil {
+		c.upTok, _ = rpc.IDKey(t.upToken)
+	}
+	wanted := false
+	switch h, known := heirs[t.short]; {
+	case t.kind == tagSession && known:
+		wanted = h.x.inherits(c, k, h.past)
+	case t.kind == tagModern && l.srv.g.cfg.Rejoin > 0 && !c.isListen:
+		wanted = l.srv.awaitRejoin(c)
+	}
+	if !wanted && k.State != CallRunning {
+		return false
+	}
+	if !wanted {
+		// Nobody waits for it. It stays in the tables until the server is told.
+		c.owner, c.answer = nobody{}, func(answer) {}
+		a.after = append(a.after, func() {
+			c.stopQuiet(func(*lane) []byte {
+				return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), c.upID...), `,"reason":"its client is gone"}`...))
+			})
+		})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if twin := l.calls[upKey]; twin != nil {
+		// Two entries with one id cannot be told apart: neither may get the answer of the other.
+		l.removeLocked(twin)
+		l.ghostKeyLocked(upKey)
+		a.owed = append(a.owed, twin.ref)
+		a.after = append(a.after, func() {
+			for _, c := range []*call{twin, c} {
+				c.fail(trouble{class: SentUnknown, text: "the daemon restarted while two requests with this id were in flight"})
+			}
+		})
+		return false
+	}
+	l.calls[upKey], l.byRef[k.Ref] = c, c
+	if c.upTok != "" {
+		l.tokens[c.upTok] = c
+	}
+	if k.State == CallRunning && !c.isListen {
+		c.rearm(now, k.Age)
+	}
+	if c.ended.Load() { // its session ended just now
+		l.removeLocked(c)
+		return false
+	}
+	return true
+}
+
+// inherits makes a call of an earlier daemon one of this session's, with a stream that its client can resume. False: it
+// is over, or there is nothing to wait for.
+func (x *Session) inherits(c *call, k KeptCall, p *past) bool {
+	if c.isListen {
+		return false // of the session itself: it opens another
+	}
+	if k.State == CallLost {
+		p.add(c.id, k.Method, trouble{class: AnsweredLost, text: "the call was answered while no daemon was there, and the answer was too large to keep"})
+		return false
+	}
+	c.owner, c.stream = x, newStream("", true)
+	c.idKey, _ = rpc.IDKey(c.id)
+	c.answer = func(a answer) { x.answered(c, a) }
+	if x.bridged {
+		t := &turns{x: x, st: c.stream, id: c.id, method: c.method}
+		c.answer = func(a answer) { t.answered(c, a) }
+	}
+	x.mu.Lock()
+	x.calls[c.idKey] = c
+	x.mu.Unlock()
+	x.Promote(c.stream, c.id)
+	return true
+}
+
+// executable decides what a change of the child's program means.
+func (a *adoption) executable(l *lane, ad Adopted) {
+	attrs := []slog.Attr{slog.String(key.Server, l.srv.name()), slog.String(key.Lane, l.key), slog.Int(key.Child, ad.Child)}
+	switch ad.Executable {
+	case FileMissing:
+		l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "the program of a running server was removed; the server goes on", attrs...)
+	case FileChanged:
+		if l.srv.def.Load().Stateful {
+			l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "the program of a running server was replaced; the server keeps state, so it goes on", attrs...)
+			return
+		}
+		a.drain = true
+		text := "its program was replaced; it starts again when its running calls have ended"
+		a.flight.adopts.Store(&text)
+	case FileSame:
+	}
+}
+
+// missed tells the sessions of the lane that they may have missed something.
+func (l *lane) missed(ad Adopted, sessions []*Session) {
+	l.forgetSchemas()
+	l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "notifications were lost while no daemon was there", slog.String(key.Server, l.srv.name()), slog.String(key.Lane, l.key), slog.Uint64(key.Count, ad.Dropped))
+	for _, kind := range []string{"tools", "prompts", "resources"} {
+		if !l.declares(kind) {
+			continue
+		}
+		for _, x := range sessions {
+			x.get.push(rpc.NotificationMessage("notifications/"+kind+"/list_changed", nil))
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"time"
+
+	"mcpx/internal/era"
+	"mcpx/internal/rpc"
+)
+
+// witnessFor is how long it is known of every request whether an earlier daemon sent it: as long as a supervisor
+// remembers what is Done.
+const witnessFor = 10 * time.Minute
+
+// past is what is known of the calls of a session that an earlier daemon took and that are not in flight any more
+// (supervisor.md section 10).
+type past struct {
+	ends  map[string]kept // calls that are over, by the name of their stream
+	rest  trouble         // what any other request is told
+	later trouble         // the same, when the witness has forgotten
+	until time.Time       // the witness knows every request until then
+}
+
+// kept is a call of an earlier daemon that has no answer any more.
+type kept struct {
+	id     []byte // the client's raw id
+	method string
+	told   trouble
+}
+
+// noWitness is the past of a session whose backend nobody watched while no daemon ran.
+func (s *Server) noWitness(now time.Time) *past {
+	text := "the daemon restarted; what became of the call is unknown, it may have run"
+	e := s.def.Load()
+	switch {
+	case e.HTTP != nil:
+		text = "the daemon restarted while the call was at a remote server; it may have run"
+	case e.Direct:
+		text = "the server ran without a supervisor and ended with the daemon; the call may have run"
+	}
+	t := trouble{class: SentUnknown, text: text}
+	return &past{rest: t, later: t, until: now}
+}
+
+// witness is the past of sessions whose supervisor tells what it remembers.
+func (s *Server) witness(complete bool, exit *Exit, now time.Time) *past {
+	p := s.noWitness(now)
+	p.rest.exit, p.later.exit = exit, exit
+	if complete {
+		p.rest = trouble{class: NotSent, text: "the daemon restarted before the call was sent", exit: exit}
+		p.until = now.Add(witnessFor)
+	}
+	return p
+}
+
+// add notes the end of a call.
+func (p *past) add(id []byte, method string, told trouble) {
+	if p.ends == nil {
+		p.ends = map[string]kept{}
+	}
+	p.ends[era.StreamName(id)] = kept{id, method, told}
+}
+
+// of is what a client that asks for the outcome of a request is told. id is nil when its event id does not hold it.
+func (p *past) of(name string, id []byte, now time.Time) (kept, bool) {
+	if k, ok := p.ends[name]; ok {
+		return k, true
+	}
+	if id == nil {
+		return kept{}, false
+	}
+	if now.After(p.until) {
+		return kept{id: id, told: p.later}, true
+	}
+	return kept{id: id, told: p.rest}, true
+}
+
+// streamID gives the raw request id that the stream part of an event id holds; nil when it holds none.
+func streamID(part string) []byte {
+	if len(part) < 2 || part[0] != 'r' {
+		return nil
+	}
+	id, err := base64.RawURLEncoding.Strict().DecodeString(part[1:])
+	if err != nil {
+		return nil
+	}
+	if _, ok := rpc.IDKey(id); !ok || len(id) > maxResumedID {
+		return nil
+	}
+	return id
+}
+
+// maxResumedID is the longest raw id that a client can have sent: quotes around the limit of rpc.Scan.
+const maxResumedID = 1<<10 + 2

@@ -1,0 +1,267 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/key"
+)
+
+const (
+	// adoptAtOnce is how many children are adopted at the same time.
+	adoptAtOnce = 16
+	// adoptWithin bounds the adoption of one child: one that does not answer must not hold up its callers for longer.
+	adoptWithin = 3 * time.Second
+)
+
+// Restore goes on with what an earlier daemon left: sessions of clients, and children that outlived it. It returns when
+// every session is back and every child that is wanted has its place, so that no second one can be started beside it;
+// the children are adopted after that, while the gateway serves. It is called once, after Apply.
+func (g *Gateway) Restore(ctx context.Context) error {
+	err := g.restoreSessions(ctx)
+	keeper, ok := g.cfg.Stdio.(Keeper)
+	if !ok {
+		return err
+	}
+	survivors, lost, keeperErr := keeper.Survivors(ctx)
+	for _, d := range lost {
+		g.mourn(d)
+	}
+	// The youngest first: of several for one lane it has the lane.
+	slices.SortFunc(survivors, func(a, b Survivor) int { return b.Started.Compare(a.Started) })
+	turns := make(chan struct{}, adoptAtOnce)
+	for _, one := range survivors {
+		a, why := g.place(keeper, one)
+		if a == nil {
+			g.log.LogAttrs(ctxNone, slog.LevelInfo, "child of an earlier daemon is not wanted", slog.String(key.Server, one.Server), slog.String(key.Lane, one.Lane), slog.Int(key.Child, one.Child), slog.String(key.Cause, why))
+			keeper.End(one.ID, why)
+			continue
+		}
+		g.goes.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			a.run()
+		})
+	}
+	return errors.Join(err, keeperErr)
+}
+
+// restoreSessions puts the stored sessions back into their servers.
+func (g *Gateway) restoreSessions(ctx context.Context) error {
+	if g.cfg.Sessions == nil {
+		return nil
+	}
+	all, err := g.cfg.Sessions.All(ctx)
+	if err != nil {
+		return err
+	}
+	now := g.now()
+	for _, st := range all {
+		if s := g.routed(st.Server); s == nil || !s.revive(st, now) {
+			g.shelf.forget(st.ID)
+		}
+	}
+	return nil
+}
+
+// routed finds a server by its id when it is in use.
+func (g *Gateway) routed(id string) *Server {
+	g.mu.Lock()
+	s := g.servers[id]
+	g.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	if r, ok := g.Route(s.name()); !ok || r != s {
+		return nil
+	}
+	return s
+}
+
+// mourn records a child that ended while nobody watched, and tells its sessions what became of their calls.
+func (g *Gateway) mourn(d Lost) {
+	s := g.routed(d.Server)
+	if s == nil {
+		return
+	}
+	if redact := g.cfg.Redact; redact != nil {
+		d.Exit.Tail = redact(s.name(), d.Exit.Tail)
+	}
+	text := d.Exit.String() + " while no daemon was there"
+	now := g.now()
+	s.mu.Lock()
+	s.lastErr, s.errAt = text, now
+	sessions := s.sessionsOfLocked(d.Lane)
+	s.mu.Unlock()
+	s.logged([]byte("mcpx: " + text + "\n"))
+	pasts := map[string]*past{}
+	for _, x := range sessions {
+		pasts[x.short] = s.witness(true, &d.Exit, now)
+	}
+	note := func(calls []KeptCall, told trouble) {
+		told.exit = &d.Exit
+		for _, k := range calls {
+			if t, ok := readTag(k.Tag, k.ID); ok && pasts[t.short] != nil {
+				pasts[t.short].add(t.id, k.Method, told)
+			}
+		}
+	}
+	note(d.Open, trouble{class: SentUnknown, text: d.Exit.String() + "; the call was sent and may have run"})
+	note(d.Answered, trouble{class: AnsweredLost, text: d.Exit.String() + "; the call was answered, but the answer is lost"})
+	for _, x := range sessions {
+		x.mu.Lock()
+		x.past = pasts[x.short]
+		x.mu.Unlock()
+	}
+}
+
+// sessionsOfLocked gives the sessions of a lane.
+func (s *Server) sessionsOfLocked(laneKey string) []*Session {
+	var all []*Session
+	for _, x := range s.sessions {
+		if x.slot.key == laneKey {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// place finds out whether a child is still wanted, and if so gives it the start of its lane: whoever needs the lane
+// waits for the adoption. Otherwise the reason is returned.
+func (g *Gateway) place(keeper Keeper, one Survivor) (*adoption, string) {
+	s := g.routed(one.Server)
+	switch {
+	case s == nil:
+		return nil, "its server is not in use any more"
+	case one.Process != s.def.Load().Process():
+		return nil, "its server was changed"
+	case one.Child == 0:
+		return nil, "it was never started"
+	}
+	if forOne := strings.HasPrefix(one.Lane, sessionPrefix) || strings.HasPrefix(one.Lane, modernPrefix+sessionPrefix); forOne {
+		s.mu.Lock()
+		known := s.slots[one.Lane] != nil
+		s.mu.Unlock()
+		if !known {
+			return nil, "its session is over"
+		}
+	}
+	sl, err := s.slotFor(one.Lane, nil)
+	if err != nil {
+		return nil, err.Error()
+	}
+	text := "mcpx restarted and is about to go on with the running server"
+	f := &flight{done: make(chan struct{}), adopts: new(atomic.Pointer[string])}
+	f.adopts.Store(&text)
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	if sl.flight != nil || sl.closed || sl.usable() != nil {
+		return nil, "its place is taken"
+	}
+	sl.flight = f
+	return &adoption{keeper: keeper, one: one, slot: sl, flight: f}, ""
+}
+
+// adoption is how one child of an earlier daemon becomes a lane again.
+type adoption struct {
+	keeper Keeper
+	one    Survivor
+	slot   *slot
+	flight *flight
+
+	lane  *lane
+	owed  []uint64 // entries that nobody needs
+	after []func() // what follows when the child answers to us
+	drain bool     // its program was replaced: it only ends what it has begun
+}
+
+// errUnfinished is a child whose handshake had not ended, or whose state cannot be read.
+var errUnfinished = fault.New(fault.Unavailable, "lane-unfinished").Saying("its handshake was not over when the daemon ended")
+
+// errUnwanted is a child whose server was changed while it was being adopted.
+var errUnwanted = fault.New(fault.Unavailable, "lane-unwanted").Saying("its server was removed, disabled or changed")
+
+// run adopts the child and opens its lane. A child that cannot be adopted leaves its place to an ordinary start.
+func (a *adoption) run() {
+	s := a.slot.srv
+	began := s.g.now()
+	ctx, stop := context.WithTimeout(s.g.ctx, adoptWithin)
+	defer stop()
+	err := a.keeper.Adopt(ctx, a.one.ID, a.take)
+	attrs := []slog.Attr{
+		slog.String(key.Server, s.name()), slog.String(key.Lane, a.slot.key), slog.Int(key.Child, a.one.Child), slog.Duration(key.Took, s.g.now().Sub(began)),
+	}
+	if err != nil {
+		a.failed(err)
+		s.g.log.LogAttrs(ctxNone, slog.LevelWarn, "child of an earlier daemon not adopted", append(attrs, slog.String(key.Cause, err.Error()))...)
+		a.land()
+		return
+	}
+	a.lane.done(a.owed...)
+	for _, f := range a.after {
+		f()
+	}
+	s.g.log.LogAttrs(ctxNone, slog.LevelInfo, "child of an earlier daemon adopted", attrs...)
+	if a.drain {
+		a.replace()
+	}
+	a.land()
+}
+
+// land ends the wait of those who need the lane.
+func (a *adoption) land() {
+	a.slot.mu.Lock()
+	a.slot.flight = nil
+	a.slot.mu.Unlock()
+	close(a.flight.done)
+}
+
+// failed says what becomes of a child that was not adopted.
+func (a *adoption) failed(err error) {
+	s := a.slot.srv
+	switch {
+	case a.lane != nil:
+		laneSink{a.lane}.Closed(Exit{Reason: SupervisorLost, Text: "the supervisor did not answer any more"})
+	case errors.Is(err, errUnfinished) || errors.Is(err, errUnwanted):
+		a.keeper.End(a.one.ID, err.Error())
+	case s.g.ctx.Err() != nil:
+	default:
+		s.mu.Lock()
+		if s.wedged == nil {
+			s.wedged = map[string]string{}
+		}
+		s.wedged[a.slot.key] = err.Error()
+		s.mu.Unlock()
+	}
+}
+
+// replace ends the child when its calls have ended, so that the next start runs the new program. Whoever needs the lane
+// meanwhile is told to come again.
+func (a *adoption) replace() {
+	l := a.lane
+	look := time.NewTicker(drainLook)
+	defer look.Stop()
+	for l.busy() {
+		select {
+		case <-look.C:
+		case <-l.ended:
+			return
+		case <-l.srv.g.ctx.Done():
+			return
+		}
+	}
+	l.close("its program was replaced")
+	select {
+	case <-l.ended:
+	case <-l.srv.g.ctx.Done():
+	}
+}
+
+// drainLook is how often a child that is being drained is looked at.
+const drainLook = 50 * time.Millisecond
