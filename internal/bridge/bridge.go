@@ -135,6 +135,7 @@ type bridge struct {
 	aside sync.WaitGroup      // the standalone stream
 	renew singleflight.Group  // one restoration of a lost session
 	wake  singleflight.Group  // one start of the daemon
+	asked questions           // of the server to the client
 
 	mu      sync.Mutex // guards the fields below; no I/O under it
 	calls   map[string]*call

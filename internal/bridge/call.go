@@ -13,9 +13,6 @@ import (
 	"mcpx/internal/rpc"
 )
 
-// maxResume bounds attempts to continue a stream that bring nothing new (protocol.md section 7.5).
-const maxResume = 5
-
 // maxRetryAfter bounds what the daemon may ask to wait before a request is sent again.
 const maxRetryAfter = 5 * time.Second
 
@@ -74,15 +71,18 @@ func (b *bridge) exchange(c *call) *trouble {
 		case err != nil && c.ctx.Err() != nil:
 			return b.left(c)
 		case err != nil:
-			if proof == maybeSent && !c.mayRepeat() {
-				return sentUnknown("the daemon went away")
+			if proof == maybeSent {
+				c.cut = true
+				if again, t := b.broken(c, s); !again {
+					return t
+				}
 			}
 			c.notSent()
 			if err := b.reach(c.ctx, b.lim.grace, b.lim.outage); err != nil {
-				if c.ctx.Err() != nil {
-					return b.left(c)
-				}
-				return unavailable(err)
+				return b.leftOr(c, unavailable(err))
+			}
+			if !sleep(c.ctx, b.lim.pause) { // one that can be dialled and takes nothing must not be dialled in a tight loop
+				return b.left(c)
 			}
 			continue
 		case r.StatusCode == http.StatusServiceUnavailable:
@@ -102,10 +102,7 @@ func (b *bridge) exchange(c *call) *trouble {
 				return unavailable(fault.New(fault.Unavailable, "session-lost").Saying("the new session ended at once"))
 			}
 			if err := b.restore(s); err != nil {
-				if c.ctx.Err() != nil {
-					return b.left(c)
-				}
-				return unavailable(err)
+				return b.leftOr(c, unavailable(err))
 			}
 			continue
 		}
@@ -132,22 +129,6 @@ func (c *call) notSent() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sending = false
-}
-
-// harmless are the methods that may be sent a second time although the first copy may have arrived: they only read
-// (protocol.md section 5.2), or, like initialize, leave nothing behind but a session that ends when it is idle.
-var harmless = map[string]bool{
-	initialize: true, setLevel: true, "server/discover": true, "tools/list": true, "prompts/list": true, "resources/list": true,
-	"resources/templates/list": true, "resources/read": true, "ping": true,
-}
-
-// mayRepeat allows one second copy of a harmless request of which nothing has come back.
-func (c *call) mayRepeat() bool {
-	if c.told || c.again || !harmless[c.method] && !c.hidden {
-		return false
-	}
-	c.again = true
-	return true
 }
 
 // left is the end of a call whose context ended: by a cancellation or with the client, which needs no answer, or with
@@ -178,10 +159,8 @@ func (b *bridge) receive(c *call, s *session, r *http.Response) (bool, *trouble)
 	case c.ctx.Err() != nil:
 		return false, b.left(c)
 	case err != nil:
-		if c.mayRepeat() {
-			return true, nil
-		}
-		return false, sentUnknown("the daemon went away in the middle of the answer")
+		c.cut = true
+		return b.broken(c, s)
 	case len(body) > rpc.MaxLine:
 		return false, answeredLost("the answer is larger than a line may be")
 	}
@@ -206,48 +185,8 @@ func (b *bridge) afterStream(c *call, s *session) (bool, *trouble) {
 		return false, nil
 	case c.ctx.Err() != nil:
 		return false, b.left(c)
-	case !c.modern && c.last != "" && s != nil:
-		return false, b.resume(c, s)
-	case c.mayRepeat():
-		return true, nil
 	}
-	return false, sentUnknown("the daemon went away")
-}
-
-// resume continues the stream of a request in a daemon that may be another process by now.
-func (b *bridge) resume(c *call, s *session) *trouble {
-	for idle := 0; idle < maxResume; idle++ {
-		if !sleep(c.ctx, c.retry) {
-			return b.left(c)
-		}
-		r, _, err := b.send(c.ctx, outgoing{method: http.MethodGet, session: s, last: c.last})
-		if err != nil {
-			if err := b.reach(c.ctx, b.lim.grace, b.lim.outage); err != nil {
-				return b.leftOr(c, sentUnknown("the daemon went away and did not come back"))
-			}
-			continue
-		}
-		before := c.last
-		switch r.StatusCode {
-		case http.StatusOK:
-			b.follow(c, r.Body)
-		case http.StatusServiceUnavailable:
-			c.retry = retryAfter(r)
-		default: // 404: the session is gone; 400: the events are
-			discard(r)
-			return sentUnknown("the daemon restarted")
-		}
-		discard(r)
-		switch {
-		case c.complete() || c.isCancelled():
-			return nil
-		case c.ctx.Err() != nil:
-			return b.left(c)
-		case c.last != before:
-			idle = -1
-		}
-	}
-	return sentUnknown("the stream of the answer ended again and again")
+	return b.broken(c, s)
 }
 
 func (b *bridge) leftOr(c *call, t *trouble) *trouble {
@@ -260,7 +199,7 @@ func (b *bridge) leftOr(c *call, t *trouble) *trouble {
 // follow delivers the events of a stream until it ends.
 func (b *bridge) follow(c *call, body io.Reader) {
 	events := newEventReader(body)
-	c.retry = 0
+	c.retry, c.cut = 0, false
 	for {
 		e, err := events.next()
 		if e.id != "" {
@@ -270,7 +209,8 @@ func (b *bridge) follow(c *call, body io.Reader) {
 			c.retry = e.retry
 		}
 		if err != nil {
-			return // how it ended is told by what is still missing
+			c.cut = !errors.Is(err, io.EOF)
+			return // whether it is complete is told by what is still missing
 		}
 		if len(e.data) > 0 {
 			b.take(c, e.data)
@@ -289,6 +229,10 @@ func (b *bridge) take(c *call, message []byte) {
 		return // no message: the caller sees that the answer is missing
 	}
 	if m.Kind == rpc.Result || m.Kind == rpc.Error {
+		if c.isUnsent(message, m) {
+			c.unsent = true
+			return
+		}
 		if !m.ID.Ok() || !c.answered(m.ID.Of(message)) {
 			return // an error without id is told under the id of the request, by the caller
 		}
@@ -299,6 +243,8 @@ func (b *bridge) take(c *call, message []byte) {
 		if m.Kind == rpc.Result {
 			b.learn(c, message, m)
 		}
+	} else if !b.show(message, m) {
+		return
 	}
 	c.told = true
 	b.deliver(message)
@@ -323,10 +269,13 @@ func (b *bridge) takeBatch(c *call, batch []byte) {
 func (b *bridge) notify(it *item) {
 	ctx, stop := context.WithTimeout(b.life, b.lim.notice)
 	defer stop()
-	if it.method == initialized && !it.modern {
+	switch {
+	case it.method == initialized && !it.modern:
 		b.mu.Lock()
 		b.state.initialized = it.line
 		b.mu.Unlock()
+	case it.answers != "":
+		b.asked.answered(it.answers, it.line)
 	}
 	for ctx.Err() == nil {
 		s := b.current()
@@ -335,7 +284,7 @@ func (b *bridge) notify(it *item) {
 		}
 		r, proof, err := b.send(ctx, outgoing{method: http.MethodPost, body: it.line, session: s, header: it.header})
 		if err != nil {
-			if proof == maybeSent || b.reach(ctx, b.lim.grace, b.lim.outage) != nil {
+			if proof == maybeSent && !it.mayRepeat() || b.reach(ctx, b.lim.grace, b.lim.outage) != nil {
 				return
 			}
 			continue
@@ -356,9 +305,17 @@ func (b *bridge) notify(it *item) {
 			b.say("the daemon refused %s: %s", nameOf(it), r.Status)
 		case it.method == initialized && s != nil:
 			b.listen(s)
+		case it.answers != "":
+			b.asked.accepted(it.answers, b.cfg.Now())
 		}
 		return
 	}
+}
+
+// mayRepeat says whether a second copy changes nothing: the daemon drops a second answer, and these notifications say
+// what is, not what happened.
+func (it *item) mayRepeat() bool {
+	return !it.modern && (it.answers != "" || it.method == initialized || it.method == cancelled || it.method == rootsChanged)
 }
 
 func nameOf(it *item) string {

@@ -12,6 +12,7 @@ import (
 
 // The bridge's own answers are those of the gateway for the same causes (protocol.md section 4).
 const (
+	codeNotSent      = "-31901" // as it stands in the daemon's answer; the bridge makes none
 	codeSentUnknown  = -31902
 	codeAnsweredLost = -31903
 	codeUnavailable  = -31905

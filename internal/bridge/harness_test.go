@@ -324,7 +324,7 @@ func oneSession(id string, rest http.HandlerFunc) http.HandlerFunc {
 			w.WriteHeader(http.StatusOK)
 		case r.Method == http.MethodGet && rest == nil:
 			w.WriteHeader(http.StatusMethodNotAllowed)
-		case r.Method == http.MethodPost && len(m.ID) == 0, r.Method == http.MethodPost && m.Method == "":
+		case r.Method == http.MethodPost && (len(m.ID) == 0 || m.Method == "") && !bytes.HasPrefix(body, []byte("[")):
 			w.WriteHeader(http.StatusAccepted)
 		default:
 			rest(w, r)

@@ -11,22 +11,24 @@ import (
 
 // item is one line of the client.
 type item struct {
-	line   []byte
-	kind   rpc.Kind // of a batch: Request if there is one in it, else Notification
-	method string   // "" for answers and batches
-	modern bool
-	header map[string]string // modern: protocol.md section 3.3
-	call   *call             // set for requests, and for batches with a request in them
+	line    []byte
+	kind    rpc.Kind // of a batch: Request if there is one in it, else Notification
+	method  string   // "" for answers and batches
+	modern  bool
+	header  map[string]string // modern: protocol.md section 3.3
+	answers string            // an answer: rpc.IDKey of the question
+	call    *call             // set for requests, and for batches with a request in them
 }
 
 // The methods whose effect on the session a bridge has to know.
 const (
-	initialize  = "initialize"
-	initialized = "notifications/initialized"
-	cancelled   = "notifications/cancelled"
-	setLevel    = "logging/setLevel"
-	subscribe   = "resources/subscribe"
-	unsubscribe = "resources/unsubscribe"
+	initialize   = "initialize"
+	initialized  = "notifications/initialized"
+	cancelled    = "notifications/cancelled"
+	setLevel     = "logging/setLevel"
+	subscribe    = "resources/subscribe"
+	unsubscribe  = "resources/unsubscribe"
+	rootsChanged = "notifications/roots/list_changed"
 )
 
 // read takes lines until In or the bridge ends.
@@ -94,7 +96,11 @@ func parse(line []byte) (*item, *rpc.ScanError) {
 	if it.modern {
 		it.header = modernHeaders(line, m)
 	}
-	if m.Kind == rpc.Request {
+	switch m.Kind {
+	case rpc.Result, rpc.Error:
+		it.answers, _ = rpc.IDKey(m.ID.Of(line)) // "": an error that answers nothing
+	case rpc.Notification:
+	case rpc.Request:
 		it.call = newCall(it)
 		it.call.add(m.ID.Of(line))
 	}
@@ -153,8 +159,11 @@ type call struct {
 	session string        // Mcp-Session-Id of the response to initialize
 	last    string        // id of the last event on its stream
 	retry   time.Duration // what the stream asked to wait before it is continued
+	cut     bool          // the response broke; false: the daemon ended it
 	told    bool          // something was delivered, so that a second copy would be noticed
-	again   bool          // it was sent a second time although the first copy may have arrived
+	copies  int           // how often it was sent again
+	rejoins bool          // what comes now is the outcome of a copy that was sent before
+	unsent  bool          // the outcome: no copy was handed on
 }
 
 func newCall(it *item) *call {
@@ -173,6 +182,13 @@ func (c *call) add(id []byte) {
 }
 
 func (c *call) handOver() { c.once.Do(func() { close(c.handed) }) }
+
+func (c *call) waits(id []byte) bool {
+	key, ok := rpc.IDKey(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ok && c.waiting[key] != nil
+}
 
 // answered takes an id off the list; false when it was not on it.
 func (c *call) answered(id []byte) bool {

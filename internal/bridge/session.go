@@ -61,6 +61,7 @@ func (b *bridge) learn(c *call, message []byte, m rpc.Message) {
 		old := b.session
 		b.session = s
 		b.mu.Unlock()
+		b.asked.reset()
 		if old != nil {
 			old.stop() // a client that initializes twice has left its first session
 		}
@@ -156,6 +157,7 @@ func (b *bridge) reopen(old *session) error {
 	b.mu.Lock()
 	b.session = s
 	b.mu.Unlock()
+	b.asked.reset()
 	old.stop()
 	b.say("the session was restored")
 	if state.initialized != nil {
@@ -203,11 +205,14 @@ func (b *bridge) listen(s *session) {
 		for s.ctx.Err() == nil {
 			r, _, err := b.send(s.ctx, outgoing{method: http.MethodGet, session: s, last: last})
 			if err != nil {
+				b.asked.broke(b.cfg.Now())
 				// A stream alone is no reason to start a daemon that somebody stopped.
 				b.await(s.ctx)
+				pause = listenPause
 				continue
 			}
 			c := &call{waiting: map[string][]byte{}, last: last}
+			began := b.cfg.Now()
 			switch r.StatusCode {
 			case http.StatusOK:
 				b.follow(c, r.Body)
@@ -226,7 +231,8 @@ func (b *bridge) listen(s *session) {
 				return
 			}
 			discard(r)
-			if pause = min(2*pause, maxListenPause); c.told {
+			b.asked.broke(b.cfg.Now())
+			if pause = min(2*pause, maxListenPause); c.told || b.cfg.Now().Sub(began) >= steady {
 				pause = listenPause
 			}
 			last = c.last
