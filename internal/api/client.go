@@ -40,6 +40,16 @@ func (c *Client) DaemonStatus(ctx context.Context, in None) (Daemon, error) {
 	return call[Daemon](ctx, c, "daemon.status", in)
 }
 
+// DaemonRestart lets another process take the place of the daemon. It returns when that one serves.
+func (c *Client) DaemonRestart(ctx context.Context, in RestartDaemon) (Restarted, error) {
+	return call[Restarted](ctx, c, "daemon.restart", in)
+}
+
+// DaemonReload makes the daemon read settings and catalog again.
+func (c *Client) DaemonReload(ctx context.Context, in None) (Reloaded, error) {
+	return call[Reloaded](ctx, c, "daemon.reload", in)
+}
+
 // DaemonStop ends the daemon. It returns when the process has ended or ctx is done.
 func (c *Client) DaemonStop(ctx context.Context, in StopDaemon) (Stopping, error) {
 	response, err := c.send(ctx, "daemon.stop", in)

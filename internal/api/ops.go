@@ -27,6 +27,8 @@ type Op struct {
 var Ops = []Op{
 	{Name: "daemon.status", Method: "GET", Path: "/v1/daemon", Need: Read, In: None{}, Out: Daemon{}, Short: "Describe the running daemon"},
 	{Name: "daemon.stop", Method: "POST", Path: "/v1/daemon/stop", Need: Change, In: StopDaemon{}, Out: Stopping{}, Keyed: true, Short: "End the daemon; the connection stays open until it has ended"},
+	{Name: "daemon.restart", Method: "POST", Path: "/v1/daemon/restart", Need: Change, In: RestartDaemon{}, Out: Restarted{}, Keyed: true, Short: "Let another process take the place of the daemon; no call fails"},
+	{Name: "daemon.reload", Method: "POST", Path: "/v1/daemon/reload", Need: Change, In: None{}, Out: Reloaded{}, Keyed: true, Short: "Read settings and catalog again"},
 	{Name: "status.show", Method: "GET", Path: "/v1/status", Need: Read, In: None{}, Out: Status{}, Short: "Overview: daemon, health, servers, counters"},
 	{Name: "health.show", Method: "GET", Path: "/v1/health", Need: Read, In: None{}, Out: Health{}, Short: "Findings from live state"},
 	{Name: "process.list", Method: "GET", Path: "/v1/processes", Need: Read, In: ProcessQuery{}, Out: ProcessPage{}, Short: "Processes and upstream sessions of all servers"},

@@ -6,6 +6,8 @@ import "context"
 type Service interface {
 	DaemonStatus(ctx context.Context, in None) (Daemon, error)
 	DaemonStop(ctx context.Context, in StopDaemon) (Stopping, error)
+	DaemonRestart(ctx context.Context, in RestartDaemon) (Restarted, error)
+	DaemonReload(ctx context.Context, in None) (Reloaded, error)
 	Status(ctx context.Context, in None) (Status, error)
 	Health(ctx context.Context, in None) (Health, error)
 	Processes(ctx context.Context, in ProcessQuery) (ProcessPage, error)

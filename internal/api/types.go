@@ -42,6 +42,27 @@ type Stopping struct {
 	Pid int `json:"pid"`
 }
 
+// RestartDaemon asks the daemon to let another process take its place.
+type RestartDaemon struct {
+	// Binary is the absolute path of another mcpx; "" is the file that the daemon was started from.
+	Binary string `json:"binary,omitempty"`
+	// Listen is a new address for the loopback listener; "" keeps the address when a flag gave it, else the setting counts.
+	Listen string `json:"listen,omitempty"`
+}
+
+// Restarted is the answer to RestartDaemon: the new daemon serves.
+type Restarted struct {
+	Daemon     Daemon `json:"daemon"`
+	OldPid     int    `json:"old_pid"`
+	OldVersion string `json:"old_version"`
+}
+
+// Reloaded says which settings differ from those that the daemon had.
+type Reloaded struct {
+	Applied      []string `json:"applied,omitempty"`       // in force now
+	NeedsRestart []string `json:"needs_restart,omitempty"` // in force after the next restart
+}
+
 // Status is the short overview of everything.
 type Status struct {
 	Daemon   Daemon           `json:"daemon"`

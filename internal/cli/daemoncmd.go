@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
+	"strings"
 	"time"
 
 	"mcpx/internal/api"
@@ -31,9 +29,13 @@ var serve = Command{
 	Flags: []Flag{
 		listenFlag,
 		{Name: "detached", Kind: BoolFlag, Hidden: true, Usage: "started by another mcpx: log to a file, tell on descriptor 3 when ready"},
+		{Name: "take-over", Kind: BoolFlag, Hidden: true, Usage: "started by a daemon whose place it takes: its listeners are descriptors 5 and 6"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		detached := a.Bool("detached")
+		if a.Bool("take-over") {
+			return e.takeOver(ctx, a, detached)
+		}
 		d, err := e.serve(ctx, a, detached, nil)
 		if detached {
 			_ = signalReady(err) // the command that started us may have left: the daemon runs on
@@ -41,81 +43,9 @@ var serve = Command{
 		if err != nil {
 			return err
 		}
+		e.notify("READY=1")
 		return e.untilStopped(ctx, d, process.IsInit()) // nothing outlives the first process of a container
 	},
-}
-
-// serve starts a daemon in this process.
-func (e *Env) serve(ctx context.Context, a Args, detached bool, change func(*daemon.Config)) (*daemon.Daemon, error) {
-	paths, err := e.Paths()
-	if err != nil {
-		return nil, err
-	}
-	levels, err := telemetry.ParseLevels(e.Getenv("MCPX_LOG"))
-	if err != nil {
-		return nil, err
-	}
-	c := daemon.Config{
-		Paths: paths, Version: e.Version, Listen: a.String("listen"), Getenv: e.Getenv, Environ: os.Environ(),
-		Now: e.Now, Log: telemetry.NewLogger(e.Err, e.logs, levels),
-	}
-	if c.Exe, err = os.Executable(); err != nil {
-		return nil, fault.New(fault.Internal, "self-unknown").Saying("the path of this program is not known").Because(err)
-	}
-	if detached {
-		if err := api.MakePrivate(paths.Logs()); err != nil {
-			return nil, err
-		}
-		c.LogFile = filepath.Join(paths.Logs(), "mcpx.log")
-		file, err := telemetry.OpenFile(c.LogFile, telemetry.LogFileBytes, telemetry.LogFiles)
-		if err != nil {
-			return nil, fault.New(fault.Unavailable, "state-unwritable").Saying("the log %s cannot be opened", c.LogFile).Because(err)
-		}
-		c.Log = telemetry.NewLogger(file, false, levels)
-		if err := os.Chdir(paths.State); err != nil { // the directory of the command may be removed or unmounted
-			return nil, fault.New(fault.Unavailable, "state-unwritable").Saying("cannot enter %s", paths.State).Because(err)
-		}
-	}
-	if change != nil {
-		change(&c)
-	}
-	process.ReapAsInit() // until the process ends
-	return daemon.Start(ctx, c)
-}
-
-// untilStopped lets the daemon run until a signal or a caller of the API ends it. With children the servers end too, also
-// when a caller did not ask for it.
-func (e *Env) untilStopped(ctx context.Context, d *daemon.Daemon, children bool) error {
-	asked := false
-	defer func() {
-		if asked && d.About().Up {
-			e.Note("mcpx up ended: somebody ran `mcpx daemon stop`")
-		}
-	}()
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM)
-	defer cancel()
-	for running := true; running; {
-		select {
-		case <-ctx.Done():
-			running = false
-		case more := <-d.StopAsked():
-			children = children || more
-			running, asked = false, true
-		case <-hangup:
-			if e.logs { // the terminal was closed
-				running = false
-			} else {
-				d.Reload(ctx)
-			}
-		}
-	}
-	signal.Reset(os.Interrupt, syscall.SIGTERM) // a second signal ends the process at once
-	stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-	defer done()
-	return d.Stop(stop, children)
 }
 
 var daemonStart = Command{
@@ -237,41 +167,122 @@ func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, ende
 }
 
 var daemonRestart = Command{
-	Path: "daemon restart", Short: "Stop the daemon and start it again",
-	Long: "Use it after an upgrade of mcpx or a change of a setting that waits for a restart. Settings and address are\n" +
-		"checked first: when the new daemon could not start, the old one goes on. An address that was\n" +
-		"given with --listen is kept. Clients of `mcpx connect` do not notice; HTTP clients connect again.\n" +
-		"This version ends the servers and starts them again with the next call; their in-memory state is lost.",
+	Path: "daemon restart", Short: "Let a new process take the place of the daemon; no call fails", Op: "daemon.restart",
+	Long: "Use it after an upgrade of mcpx or a change of a setting that waits for a restart. The new process gets the\n" +
+		"listening sockets and the servers: they go on, with their state, and so do the sessions and the calls in flight,\n" +
+		"however long they take. When it cannot start, the old one goes on. An address that was given with --listen is\n" +
+		"kept, and so is the environment of the daemon: `mcpx daemon stop` and `mcpx daemon start` take that of the shell.\n" +
+		"Servers that were added with --supervised=false end; calls that run there get 10s.",
 	Example: "mcpx daemon restart",
 	Flags:   []Flag{listenFlag},
 	Run: func(ctx context.Context, e *Env, a Args) error {
+		return e.restart(ctx, api.RestartDaemon{Listen: a.String("listen")})
+	},
+}
+
+var daemonUpgrade = Command{
+	Path: "daemon upgrade", Short: "Let another mcpx take the place of the daemon; no call fails",
+	Long: "It is `mcpx daemon restart` with another binary, which is tried first. Supervisors of running servers keep\n" +
+		"their version until their server restarts; `mcpx ps` shows it when versions differ.",
+	Example: "mcpx daemon upgrade --binary ~/Downloads/mcpx",
+	Flags:   []Flag{{Name: "binary", Kind: StringFlag, Value: "PATH", Usage: "path PATH of the mcpx that takes over; it must stay there"}, listenFlag},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		if a.String("binary") == "" {
+			return fault.New(fault.Invalid, "usage").Saying("--binary is required").
+				Hinting("for another file in the place of the old one, `mcpx daemon restart` is enough")
+		}
+		path, err := filepath.Abs(a.String("binary"))
+		if err != nil {
+			return fault.New(fault.Invalid, "usage").Saying("--binary %s is no path", a.String("binary")).Because(err)
+		}
+		return e.restart(ctx, api.RestartDaemon{Binary: path, Listen: a.String("listen")})
+	},
+}
+
+var daemonReload = Command{
+	Path: "daemon reload", Short: "Make the daemon read its settings again", Op: "daemon.reload",
+	Long:    "The same as SIGHUP. Servers restart only when their command, environment or address changed.",
+	Example: "mcpx daemon reload",
+	Run: func(ctx context.Context, e *Env, _ Args) error {
 		client, err := e.Daemon()
 		if err != nil {
 			return err
 		}
-		old, err := client.DaemonStatus(ctx, api.None{})
-		if err != nil && !away(err) {
+		out, err := client.DaemonReload(e.operation(ctx), api.None{})
+		if err != nil {
 			return err
 		}
-		listen := a.String("listen")
-		if !a.Given("listen") && old.ListenFlag {
-			listen = old.Listener
-		}
-		if err := e.mayRestart(old, listen); err != nil {
-			return err
-		}
-		var flags []string
-		if listen != "" {
-			flags = []string{"--listen", listen}
-		}
-		if _, _, err := e.stopDaemon(ctx, false); err != nil {
-			return err
-		}
-		if _, err := e.startDaemon(ctx, flags); err != nil {
-			return err
-		}
-		return e.showDaemon(ctx, "restarted")
+		return e.Show(out, func(w io.Writer) {
+			switch {
+			case len(out.Applied)+len(out.NeedsRestart) == 0:
+				line(w, "No setting changed.")
+			case len(out.Applied) > 0:
+				line(w, "In force now: %s", strings.Join(out.Applied, ", "))
+			}
+			if len(out.NeedsRestart) > 0 {
+				line(w, "Waits for `mcpx daemon restart`: %s", strings.Join(out.NeedsRestart, ", "))
+			}
+		})
 	},
+}
+
+// restartWithin bounds a hand-over: the next daemon proves that it can start, then it starts.
+const restartWithin = time.Minute
+
+// restart lets another process take the place of the daemon. A daemon of an older mcpx, which cannot hand over, is
+// stopped and started again.
+func (e *Env) restart(ctx context.Context, in api.RestartDaemon) error {
+	if in.Listen != "" {
+		if err := daemon.CheckListen(in.Listen); err != nil {
+			return err
+		}
+	}
+	client, err := e.Daemon()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(e.operation(ctx), restartWithin)
+	defer cancel()
+	out, err := client.DaemonRestart(ctx, in)
+	switch {
+	case err == nil:
+		return e.Show(outcome{State: "restarted", Daemon: &out.Daemon}, func(w io.Writer) {
+			line(w, "The daemon restarted: pid %d, version %s, servers at %s/servers/NAME/mcp", out.Daemon.Pid, out.Daemon.Version, out.Daemon.Base)
+			if out.OldVersion != out.Daemon.Version {
+				line(w, "It was pid %d, version %s.", out.OldPid, out.OldVersion)
+			}
+		})
+	case in.Binary == "" && (away(err) || fault.From(err).Code == "op-unknown"):
+		return e.startAgain(ctx, client, in.Listen)
+	case down(err):
+		return fault.From(err).Hinting("start the new one: `%s daemon start`", in.Binary)
+	}
+	return err
+}
+
+// startAgain stops the daemon if one runs, and starts one.
+func (e *Env) startAgain(ctx context.Context, client api.Service, listen string) error {
+	old, err := client.DaemonStatus(ctx, api.None{})
+	if err != nil && !away(err) {
+		return err
+	}
+	if listen == "" && old.ListenFlag {
+		listen = old.Listener
+	}
+	if err := e.mayRestart(old, listen); err != nil {
+		return err
+	}
+	var flags []string
+	if listen != "" {
+		flags = []string{"--listen", listen}
+	}
+	if _, _, err := e.stopDaemon(ctx, false); err != nil {
+		return err
+	}
+	if _, err := e.startDaemon(ctx, flags); err != nil {
+		return err
+	}
+	return e.showDaemon(ctx, "restarted")
 }
 
 // mayRestart fails when the daemon old (zero: none runs) cannot be replaced by one in the background.

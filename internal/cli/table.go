@@ -10,7 +10,7 @@ var groups = []Group{
 func commands() []Command {
 	return []Command{
 		up, serve, connect,
-		daemonStart, daemonStop, daemonRestart, daemonStatus,
+		daemonStart, daemonStop, daemonRestart, daemonUpgrade, daemonReload, daemonStatus,
 		status, health, ps,
 		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
 		serverLogs, serverTools, serverCall, serverImport,

@@ -49,6 +49,10 @@ type Config struct {
 	Daemon   api.Daemon
 	// Stop begins the end of the daemon and returns at once.
 	Stop func(children bool)
+	// Restart lets another process take the place of the daemon and returns when that one serves, or nothing changed.
+	Restart func(ctx context.Context, in api.RestartDaemon) (api.Restarted, error)
+	// Reload reads the settings again and calls Reapply.
+	Reload func(ctx context.Context) (api.Reloaded, error)
 	IDs  *id.Source
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -80,6 +84,8 @@ func New(c Config) (*Control, error) {
 		{"Reach", c.Reach == nil},
 		{"Resident", c.Resident == nil},
 		{"Stop", c.Stop == nil},
+		{"Restart", c.Restart == nil},
+		{"Reload", c.Reload == nil},
 		{"IDs", c.IDs == nil},
 		{"Now", c.Now == nil},
 		{"Log", c.Log == nil},
@@ -103,6 +109,13 @@ func (c *Control) Load(ctx context.Context) error {
 	if err := c.placeOverlay(ctx); err != nil {
 		return err
 	}
+	return c.applyLocked(ctx)
+}
+
+// Reapply gives the gateway once more what the catalog says now.
+func (c *Control) Reapply(ctx context.Context) error {
+	c.change.Lock()
+	defer c.change.Unlock()
 	return c.applyLocked(ctx)
 }
 

@@ -73,6 +73,8 @@ type bench struct {
 	logs    *fakeLogs
 	reach   error
 	stopped []bool
+	restart []api.RestartDaemon
+	reloads int
 }
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -86,8 +88,16 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 		Reach:    func(context.Context, catalog.Server) error { return b.reach },
 		Resident: func(pid int) int64 { return int64(pid) * 1000 },
 		Stop:     func(children bool) { b.stopped = append(b.stopped, children) },
-		IDs:      id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),
-		Now:      now, Log: slog.New(slog.DiscardHandler), Overlay: overlay,
+		Restart: func(_ context.Context, in api.RestartDaemon) (api.Restarted, error) {
+			b.restart = append(b.restart, in)
+			return api.Restarted{OldPid: 42}, nil
+		},
+		Reload: func(context.Context) (api.Reloaded, error) {
+			b.reloads++
+			return api.Reloaded{Applied: []string{"a.b"}}, nil
+		},
+		IDs: id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),
+		Now: now, Log: slog.New(slog.DiscardHandler), Overlay: overlay,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,11 +141,13 @@ func refused(t *testing.T, err error, kind fault.Kind, code, part string) {
 func TestNobodyProved(t *testing.T) {
 	b, _ := newBench(t)
 	calls := map[string]func() error{
-		"server.list":   func() error { _, err := b.Servers(t.Context(), api.ServersQuery{}); return err },
-		"server.add":    func() error { _, err := b.AddServer(t.Context(), api.AddServer{}); return err },
-		"server.remove": func() error { _, err := b.RemoveServer(t.Context(), api.ServerRef{Name: "x"}); return err },
-		"server.call":   func() error { _, err := b.CallTool(t.Context(), api.CallTool{Name: "x"}); return err },
-		"daemon.stop":   func() error { _, err := b.DaemonStop(t.Context(), api.StopDaemon{}); return err },
+		"server.list":    func() error { _, err := b.Servers(t.Context(), api.ServersQuery{}); return err },
+		"server.add":     func() error { _, err := b.AddServer(t.Context(), api.AddServer{}); return err },
+		"server.remove":  func() error { _, err := b.RemoveServer(t.Context(), api.ServerRef{Name: "x"}); return err },
+		"server.call":    func() error { _, err := b.CallTool(t.Context(), api.CallTool{Name: "x"}); return err },
+		"daemon.restart": func() error { _, err := b.DaemonRestart(t.Context(), api.RestartDaemon{}); return err },
+		"daemon.reload":  func() error { _, err := b.DaemonReload(t.Context(), api.None{}); return err },
+		"daemon.stop":    func() error { _, err := b.DaemonStop(t.Context(), api.StopDaemon{}); return err },
 		"other": func() error {
 			_, err := b.Servers(api.As(t.Context(), api.Principal{Name: "guest"}), api.ServersQuery{})
 			return err
@@ -144,8 +156,8 @@ func TestNobodyProved(t *testing.T) {
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) { refused(t, call(), fault.Denied, "not-allowed", "permission") })
 	}
-	if len(b.stopped) != 0 {
-		t.Error("an unproved caller stopped the daemon")
+	if len(b.stopped) != 0 || len(b.restart) != 0 || b.reloads != 0 {
+		t.Error("an unproved caller stopped or changed the daemon")
 	}
 }
 
@@ -576,6 +588,27 @@ func TestStop(t *testing.T) {
 	}
 	if diff := cmp.Diff([]bool{true}, b.stopped); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	b, ctx := newBench(t)
+	_, err := b.DaemonRestart(ctx, api.RestartDaemon{Binary: "mcpx"})
+	refused(t, err, fault.Invalid, "request-invalid", "absolute")
+	in := api.RestartDaemon{Binary: "/bin/mcpx", Listen: "127.0.0.1:1"}
+	if got, err := b.DaemonRestart(ctx, in); err != nil || got.OldPid != 42 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if diff := cmp.Diff([]api.RestartDaemon{in}, b.restart); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReload(t *testing.T) {
+	b, ctx := newBench(t)
+	got, err := b.DaemonReload(ctx, api.None{})
+	if err != nil || len(got.Applied) != 1 || b.reloads != 1 {
+		t.Errorf("%+v, %v, %d reloads", got, err, b.reloads)
 	}
 }
 

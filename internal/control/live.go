@@ -3,11 +3,13 @@ package control
 import (
 	"context"
 	"fmt"
+	"path"
 	"runtime"
 	"slices"
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 )
 
@@ -23,6 +25,25 @@ func (c *Control) DaemonStop(ctx context.Context, in api.StopDaemon) (api.Stoppi
 	}
 	c.cfg.Stop(in.Children)
 	return api.Stopping{Pid: c.cfg.Daemon.Pid}, nil
+}
+
+// DaemonRestart lets another process take the place of this daemon.
+func (c *Control) DaemonRestart(ctx context.Context, in api.RestartDaemon) (api.Restarted, error) {
+	if err := c.allow(ctx, "daemon.restart"); err != nil {
+		return api.Restarted{}, err
+	}
+	if in.Binary != "" && !path.IsAbs(in.Binary) {
+		return api.Restarted{}, fault.New(fault.Invalid, "request-invalid").Saying("binary is %q, want an absolute path", in.Binary)
+	}
+	return c.cfg.Restart(ctx, in)
+}
+
+// DaemonReload reads settings and catalog again.
+func (c *Control) DaemonReload(ctx context.Context, _ api.None) (api.Reloaded, error) {
+	if err := c.allow(ctx, "daemon.reload"); err != nil {
+		return api.Reloaded{}, err
+	}
+	return c.cfg.Reload(ctx)
 }
 
 // Status gives the overview.

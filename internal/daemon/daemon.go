@@ -12,9 +12,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpx/internal/api"
@@ -46,6 +49,8 @@ type Config struct {
 	Listen  string // address of the loopback listener from a flag; "" takes the setting
 	// Overlay is offered beside the catalog for the life of this daemon. It is never written.
 	Overlay Offered
+	// Take are the listeners of the daemon whose place this one takes; nil: it opens its own.
+	Take *Taken
 }
 
 // Daemon is a running daemon.
@@ -63,6 +68,14 @@ type Daemon struct {
 	control  *control.Control
 	local    *localapi.Server
 	loopback *localapi.Loopback
+	gate     *httpedge.Gate
+	front    *httpedge.Front
+	tcp      net.Listener
+	unix     net.Listener
+	serving  bool // start succeeded: the socket in the file system is ours
+
+	handing   atomic.Bool // a hand-over runs, or has been
+	succeeded chan Succession
 
 	asked chan bool // a caller of the API wants the end; the value says whether children end too
 	stop  sync.Once
@@ -74,7 +87,7 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	d := &Daemon{cfg: c, log: telemetry.For(c.Log, "daemon"), asked: make(chan bool, 1)}
+	d := &Daemon{cfg: c, log: telemetry.For(c.Log, "daemon"), asked: make(chan bool, 1), succeeded: make(chan Succession, 1)}
 	if err := d.start(ctx); err != nil {
 		// The start failed, whatever ended ctx: what was opened is closed in any case.
 		return nil, errors.Join(err, d.release(context.WithoutCancel(ctx), true))
@@ -121,23 +134,26 @@ func (d *Daemon) start(ctx context.Context) error {
 			return err
 		}
 	}
-	tcp, err := listenLoopback(d.settings.ListenerAddress)
-	if err != nil {
+	if c.Take != nil {
+		d.tcp, d.unix = c.Take.TCP, c.Take.Unix
+	} else if d.tcp, err = listenLoopback(d.settings.ListenerAddress); err != nil {
 		return err
 	}
 	crash.Point("daemon.port-bound")
-	if err := d.build(ctx, tcp.Addr().String(), me); err != nil {
-		return errors.Join(err, tcp.Close())
+	if err := d.build(ctx, d.tcp.Addr().String(), me); err != nil {
+		return err
 	}
 	crash.Point("daemon.built")
-	unix, err := listenSocket(c.Paths)
-	if err != nil {
-		return errors.Join(err, tcp.Close())
+	if d.unix == nil {
+		if d.unix, err = listenSocket(c.Paths); err != nil {
+			return err
+		}
 	}
 	crash.Point("daemon.socket-bound")
 	// The routes are loaded: from here on whoever connects gets an answer.
-	d.loopback.Serve(tcp)
-	d.local.Serve(unix)
+	d.loopback.Serve(d.tcp)
+	d.local.Serve(d.unix)
+	d.serving = true
 	crash.Point("daemon.listening")
 	me.Listener = d.about.Listener
 	return me.write(c.Paths)
@@ -146,7 +162,7 @@ func (d *Daemon) start(ctx context.Context) error {
 // build makes the graph, from the database up.
 func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	c := d.cfg
-	db, err := sqlite.Open(ctx, sqlite.Config{Path: c.Paths.Database(), Backups: filepath.Join(c.Paths.State, "backups"), Now: c.Now})
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: c.Paths.Database(), Backups: backups(c.Paths), Now: c.Now})
 	if err != nil {
 		return err
 	}
@@ -172,7 +188,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		return err
 	}
 	d.control, err = control.New(control.Config{
-		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Resident: resident, Daemon: d.about, Stop: d.askStop,
+		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})
 	if err != nil {
@@ -188,25 +204,59 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 
 // buildEdges makes what listens.
 func (d *Daemon) buildEdges() error {
+	d.gate = httpedge.NewGate(func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", d.cfg.Paths.Socket())
+	}, telemetry.For(d.cfg.Log, "httpedge"))
 	front, err := httpedge.NewFront(httpedge.FrontConfig{
-		Gateway: d.gateway, Log: telemetry.For(d.cfg.Log, "httpedge"),
+		Gateway: d.gateway, Log: telemetry.For(d.cfg.Log, "httpedge"), Gate: d.gate,
 		Hosts: d.settings.AllowedHosts, TokenOnly: d.settings.LoopbackAuth == AuthToken,
 	})
 	if err != nil {
 		return err
 	}
+	d.front = front
 	log := telemetry.For(d.cfg.Log, "localapi")
 	d.loopback, err = localapi.NewLoopback(localapi.LoopbackConfig{
-		Routes: front, ConnContext: httpedge.ConnContext, Guard: front.Guard, Health: d.control.Live, Log: log,
+		Routes: front, ConnContext: httpedge.ConnContext, Guard: front.Guard, Health: d.live, Log: log,
+		Gate: func(own http.Handler) http.Handler { return d.gate.Door(own, d.relayed(own)) }, ConnState: d.gate.ConnState,
 	})
 	if err != nil {
 		return err
 	}
 	d.local, err = localapi.New(localapi.Config{
 		Service: d.control, SameUser: sameUser, Routes: front, ConnContext: httpedge.ConnContext, Log: log,
+		Gate: func(own http.Handler) http.Handler { return d.gate.Door(own, d.gate.Relay()) }, ConnState: d.gate.ConnState,
 	})
 	return err
 }
+
+// relayed is what the loopback listener of a daemon that let go does: routes are led on, the rest it knows itself.
+func (d *Daemon) relayed(own http.Handler) http.Handler {
+	routes := d.front.Relay()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		if strings.HasPrefix(r.URL.Path, "/servers/") {
+			routes.ServeHTTP(w, r)
+			return
+		}
+		own.ServeHTTP(w, r)
+	})
+}
+
+// live is the health of the daemon that serves now.
+func (d *Daemon) live(ctx context.Context) api.HealthState {
+	if !d.gate.HasMoved() {
+		return d.control.Live(ctx)
+	}
+	health, err := api.NewClient(d.cfg.Paths.Socket()).Health(ctx, api.None{})
+	if err != nil {
+		return api.HealthDegraded
+	}
+	return health.State
+}
+
+// backups is the directory for copies of the database.
+func backups(paths api.Paths) string { return filepath.Join(paths.State, "backups") }
 
 // EndChildren ends the servers that an earlier daemon left with their supervisors. It fails while a daemon runs.
 func EndChildren(ctx context.Context, paths api.Paths, version string, now time.Time) (ended int, err error) {
@@ -237,15 +287,26 @@ func (d *Daemon) askStop(children bool) {
 // About describes the daemon.
 func (d *Daemon) About() api.Daemon { return d.about }
 
-// Reload reads the settings again. What needs a restart is told and left; a file that does not load changes nothing.
+// Reload reads settings and catalog again. What needs a restart is told and left; a file that does not load changes
+// nothing.
 func (d *Daemon) Reload(ctx context.Context) {
+	if _, err := d.reload(ctx); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelError, "settings not reloaded", slog.Any(key.Cause, err))
+	}
+}
+
+func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	next, err := LoadSettings(d.cfg.Paths.Settings(), d.cfg.Getenv)
 	if err != nil {
-		d.log.LogAttrs(ctx, slog.LevelError, "settings not reloaded", slog.Any(key.Cause, err))
-		return
+		return api.Reloaded{}, err
 	}
-	hot, restart := d.settings.Changed(next)
-	d.log.LogAttrs(ctx, slog.LevelInfo, "settings reloaded", slog.Any(key.Applied, hot), slog.Any(key.NeedsRestart, restart))
+	var out api.Reloaded
+	out.Applied, out.NeedsRestart = d.settings.Changed(next)
+	if err := d.control.Reapply(ctx); err != nil {
+		return api.Reloaded{}, err
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "settings reloaded", slog.Any(key.Applied, out.Applied), slog.Any(key.NeedsRestart, out.NeedsRestart))
+	return out, nil
 }
 
 // Stop ends the daemon in order: nothing new gets in, calls get their answers, children are left to their supervisors
@@ -296,10 +357,21 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	if d.db != nil {
 		errs = append(errs, d.db.Close())
 	}
+	if !d.serving {
+		for _, l := range []net.Listener{d.tcp, d.unix} {
+			if l != nil {
+				errs = append(errs, l.Close())
+			}
+		}
+	}
 	crash.Point("daemon.db-closed")
 	if d.lock != nil {
 		// The files go before the lock: the next owner makes its own.
-		for _, path := range []string{d.cfg.Paths.Socket(), d.cfg.Paths.Owner()} {
+		files := []string{d.cfg.Paths.Owner(), d.cfg.Paths.Socket()}
+		if !d.serving && d.cfg.Take != nil {
+			files = files[:1] // the one that let go takes its socket back
+		}
+		for _, path := range files {
 			if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 				errs = append(errs, err)
 			}

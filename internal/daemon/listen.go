@@ -112,6 +112,8 @@ func listenSocket(paths api.Paths) (net.Listener, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "socket-failed").Saying("cannot listen on %s", path).Because(err)
 	}
+	// Whoever holds the lock removes the file: a daemon that lets go closes the listener and leaves it.
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	// The directory is 0700, so nobody else could connect before the mode is set.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fault.New(fault.Unavailable, "socket-failed").Saying("cannot set the mode of %s", path).Because(err), l.Close())

@@ -15,6 +15,8 @@ type handler func(s *Server, op api.Op, w http.ResponseWriter, r *http.Request)
 // handlers has one entry for each row of api.Ops.
 var handlers = map[string]handler{
 	"daemon.status":  unary(api.Service.DaemonStatus),
+	"daemon.restart": outside(api.Service.DaemonRestart),
+	"daemon.reload":  unary(api.Service.DaemonReload),
 	"daemon.stop":    stop,
 	"status.show":    unary(api.Service.Status),
 	"health.show":    unary(api.Service.Health),
@@ -29,12 +31,25 @@ var handlers = map[string]handler{
 	"server.restart": unary(api.Service.RestartServer),
 	"server.import":  unary(api.Service.ImportServers),
 	"server.logs":    stream(api.Service.ServerLogs),
-	"server.tools":   unary(api.Service.ServerTools),
-	"server.call":    unary(api.Service.CallTool),
+	"server.tools":   outside(api.Service.ServerTools),
+	"server.call":    outside(api.Service.CallTool),
 }
 
 // unary is the handler of an operation with one answer.
 func unary[In, Out any](call func(api.Service, context.Context, In) (Out, error)) handler {
+	answer := outside(call)
+	return func(s *Server, op api.Op, w http.ResponseWriter, r *http.Request) {
+		if !s.enterOp() {
+			fail(w, stoppingNow())
+			return
+		}
+		defer s.ops.Done()
+		answer(s, op, w, r)
+	}
+}
+
+// outside is unary for an operation that a hand-over does not wait for: the hand-over itself, and what a server does.
+func outside[In, Out any](call func(api.Service, context.Context, In) (Out, error)) handler {
 	return func(s *Server, op api.Op, w http.ResponseWriter, r *http.Request) {
 		if !s.enter() {
 			fail(w, stoppingNow())
@@ -65,6 +80,11 @@ func stream[In, Line any](call func(api.Service, context.Context, In, func(Line)
 			return
 		}
 		defer s.busy.Done()
+		if !s.enterOp() {
+			fail(w, stoppingNow())
+			return
+		}
+		defer s.ops.Done()
 		var in In
 		ctx, err := open(op, r, &in)
 		if err != nil {

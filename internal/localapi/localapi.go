@@ -27,7 +27,11 @@ type Config struct {
 	Routes   http.Handler                 // the routes of the loopback listener, for mcpx connect; nil: none
 	// ConnContext adds what Routes wants to know of a connection; nil: nothing.
 	ConnContext func(context.Context, net.Conn) context.Context
-	Log         *slog.Logger
+	// Gate stands before what is served to our own user, for a hand-over; nil: nothing does. ConnState hears of every
+	// connection; nil: nobody does.
+	Gate      func(http.Handler) http.Handler
+	ConnState func(net.Conn, http.ConnState)
+	Log       *slog.Logger
 }
 
 // Server serves the local API on one listener.
@@ -39,9 +43,11 @@ type Server struct {
 	leave    context.Context // done when Stop begins: ends log streams
 	stopping context.CancelFunc
 	busy     sync.WaitGroup // requests that Stop waits for
-	gate     sync.RWMutex   // held for reading while a request registers in busy; guards stopped
+	gate     sync.RWMutex   // held for reading while a request registers in busy or ops; guards stopped and settled
 	stopped  bool
-	serving  sync.WaitGroup
+	settled  bool
+	ops      sync.WaitGroup // those of them that use the Service
+	serving  accepting
 	close    sync.Once
 }
 
@@ -62,6 +68,7 @@ func New(c Config) (*Server, error) {
 		ConnContext:       s.identify,
 		ReadHeaderTimeout: 10 * time.Second, // a local client sends its headers at once
 		MaxHeaderBytes:    64 << 10,         // mcpx connect carries passed variables in headers
+		ConnState:         c.ConnState,
 		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}
 	return s, nil
@@ -69,23 +76,30 @@ func New(c Config) (*Server, error) {
 
 // Serve accepts connections until Stop; it returns at once.
 func (s *Server) Serve(l net.Listener) {
-	s.serving.Go(func() {
-		if err := s.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "local api stopped accepting", slog.Any(key.Cause, err))
-		}
+	s.serving.start(s.http, l, func(err error) {
+		s.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "local api stopped accepting", slog.Any(key.Cause, err))
 	})
 }
 
-// Stop refuses new requests, ends streams and waits until the requests in work are answered, or ctx is done. Callers of
-// daemon.stop stay connected until Close. Safe to call twice.
-func (s *Server) Stop(ctx context.Context) error {
+// StopAccepting closes the listener; the connections that are there are served on. Another process that has the
+// listener, too, accepts the next ones.
+func (s *Server) StopAccepting() { s.serving.stop() }
+
+// Settle ends the streams of the API and waits until the operations in work are answered, or ctx is done. The caller
+// has made sure that no new one comes.
+func (s *Server) Settle(ctx context.Context) error {
 	s.gate.Lock()
-	s.stopped = true
+	s.settled = true
 	s.gate.Unlock()
 	s.stopping()
+	return settled(ctx, &s.ops)
+}
+
+// settled waits for the group, or until ctx is done.
+func settled(ctx context.Context, group *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() {
-		s.busy.Wait()
+		group.Wait()
 		close(done)
 	}()
 	select {
@@ -96,6 +110,16 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 }
 
+// Stop refuses new requests, ends streams and waits until the requests in work are answered, or ctx is done. Callers of
+// daemon.stop stay connected until Close. Safe to call twice.
+func (s *Server) Stop(ctx context.Context) error {
+	s.gate.Lock()
+	s.stopped = true
+	s.gate.Unlock()
+	s.stopping()
+	return settled(ctx, &s.busy)
+}
+
 // Close cuts every connection. A daemon process does not call it: its callers see the end of the connection when the
 // process has really ended.
 func (s *Server) Close() {
@@ -103,7 +127,7 @@ func (s *Server) Close() {
 		s.stopping()
 		close(s.ended)
 		_ = s.http.Close() // the listener may be closed already; nothing is left to do about it
-		s.serving.Wait()
+		s.serving.wait()
 	})
 }
 
@@ -115,6 +139,17 @@ func (s *Server) enter() bool {
 		return false
 	}
 	s.busy.Add(1)
+	return true
+}
+
+// enterOp counts an operation that Settle waits for.
+func (s *Server) enterOp() bool {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.stopped || s.settled {
+		return false
+	}
+	s.ops.Add(1)
 	return true
 }
 
@@ -150,13 +185,17 @@ func (s *Server) handler() http.Handler {
 	if s.cfg.Routes != nil {
 		mux.HandleFunc("/servers/", s.route)
 	}
+	var inside http.Handler = mux
+	if s.cfg.Gate != nil {
+		inside = s.cfg.Gate(mux)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(api.HeaderLevel, strconv.Itoa(api.Level))
 		if err := admit(r); err != nil {
 			fail(w, err)
 			return
 		}
-		mux.ServeHTTP(w, r.WithContext(api.As(r.Context(), api.Owner)))
+		inside.ServeHTTP(w, r.WithContext(api.As(r.Context(), api.Owner)))
 	})
 }
 

@@ -345,7 +345,7 @@ func TestStopCallerWaitsForTheEnd(t *testing.T) {
 // TestTable checks the rows against the interface: one method, one handler, the types of the row.
 func TestTable(t *testing.T) {
 	methods := map[string]string{
-		"daemon.status": "DaemonStatus", "daemon.stop": "DaemonStop", "status.show": "Status", "health.show": "Health", "process.list": "Processes",
+		"daemon.status": "DaemonStatus", "daemon.stop": "DaemonStop", "daemon.restart": "DaemonRestart", "daemon.reload": "DaemonReload", "status.show": "Status", "health.show": "Health", "process.list": "Processes",
 		"server.list": "Servers", "server.show": "Server", "server.add": "AddServer", "server.edit": "EditServer", "server.remove": "RemoveServer",
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
 		"server.logs": "ServerLogs", "server.tools": "ServerTools", "server.call": "CallTool",

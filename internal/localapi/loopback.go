@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"mcpx/internal/api"
@@ -21,6 +20,8 @@ type LoopbackConfig struct {
 	ConnContext func(context.Context, net.Conn) context.Context
 	Guard       func(http.Handler) http.Handler // checks Host and Origin before a handler reads anything
 	Health      func(context.Context) api.HealthState
+	Gate        func(http.Handler) http.Handler // as in Config
+	ConnState   func(net.Conn, http.ConnState)  // as in Config
 	Log         *slog.Logger
 }
 
@@ -28,7 +29,7 @@ type LoopbackConfig struct {
 type Loopback struct {
 	cfg     LoopbackConfig
 	http    *http.Server
-	serving sync.WaitGroup
+	serving accepting
 }
 
 // NewLoopback makes the server of the loopback listener; Serve starts it.
@@ -49,9 +50,14 @@ func NewLoopback(c LoopbackConfig) (*Loopback, error) {
 	mux.HandleFunc("GET /healthz", l.healthz)
 	mux.HandleFunc("GET /readyz", l.readyz)
 	mux.HandleFunc("/", elsewhere)
+	handler := c.Guard(mux)
+	if c.Gate != nil {
+		handler = c.Gate(handler)
+	}
 	l.http = &http.Server{
-		Handler:           c.Guard(mux),
+		Handler:           handler,
 		ConnContext:       c.ConnContext,
+		ConnState:         c.ConnState,
 		ReadHeaderTimeout: 10 * time.Second, // a slow header must not hold a connection for ever
 		IdleTimeout:       5 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -62,12 +68,13 @@ func NewLoopback(c LoopbackConfig) (*Loopback, error) {
 
 // Serve accepts connections until Stop; it returns at once.
 func (l *Loopback) Serve(listener net.Listener) {
-	l.serving.Go(func() {
-		if err := l.http.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			l.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "loopback listener stopped accepting", slog.Any(key.Cause, err))
-		}
+	l.serving.start(l.http, listener, func(err error) {
+		l.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "loopback listener stopped accepting", slog.Any(key.Cause, err))
 	})
 }
+
+// StopAccepting is Server.StopAccepting.
+func (l *Loopback) StopAccepting() { l.serving.stop() }
 
 // Stop closes the listener, waits for the requests in work until ctx is done, then cuts what is left. Safe to call
 // twice.
@@ -75,7 +82,7 @@ func (l *Loopback) Stop(ctx context.Context) {
 	if err := l.http.Shutdown(ctx); err != nil {
 		_ = l.http.Close() // what is still open now is cut: its clients see the end and come back
 	}
-	l.serving.Wait()
+	l.serving.wait()
 }
 
 // healthz answers with one word from live state. The status is 200 for degraded too: a server of the user that fails is

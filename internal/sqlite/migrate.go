@@ -96,17 +96,8 @@ func migrate(ctx context.Context, w *sql.DB, c Config, steps []migration) error 
 	if err != nil {
 		return describe(err, c.Path)
 	}
-	if len(done) > len(steps) {
-		return fault.New(fault.Conflict, "schema-newer").
-			Saying("%s has schema %d; this mcpx knows schema %d", c.Path, len(done), len(steps)).
-			Hinting("start the newer mcpx that wrote it, or put back a copy from %s", c.Backups)
-	}
-	for i, sum := range done {
-		if sum != steps[i].checksum() {
-			return fault.New(fault.Conflict, "schema-changed").
-				Saying("%s was made by another build: step %d (%s) of its schema differs", c.Path, i+1, steps[i].name).
-				Hinting("start the mcpx that wrote it, or put back a copy from %s", c.Backups)
-		}
+	if err := known(c, steps, done); err != nil {
+		return err
 	}
 	if len(done) == len(steps) {
 		return nil
