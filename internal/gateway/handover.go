@@ -89,6 +89,15 @@ func (g *Gateway) inFlight() int {
 	return n
 }
 
+// Longest is how long a call of any server may take.
+func (g *Gateway) Longest() time.Duration {
+	var longest time.Duration
+	for _, s := range g.all() {
+		longest = max(longest, s.limits().Max)
+	}
+	return longest + directFor
+}
+
 // supervised reports whether the children of the server outlive the daemon.
 func (s *Server) supervised() bool {
 	e := s.def.Load()
