@@ -15,7 +15,8 @@ import (
 type Backend interface {
 	// Open starts the process or prepares the connection. It returns when the link can take messages, or with a
 	// *fault.Error that a user can act on (command not found, directory missing, URL unreachable). ctx bounds the
-	// start only. Nothing is called on sink before Open has returned without error.
+	// start only. Nothing is called on sink when Open fails; what is there already (a fast child, the stream of a session
+	// that goes on) may be delivered before Open has returned.
 	Open(ctx context.Context, o Open, sink Sink) (Link, error)
 }
 

@@ -141,7 +141,8 @@ func upSameOrigin(a, b *url.URL) bool {
 }
 
 // Open prepares a link. For Streamable HTTP it opens no connection: whether the server can be reached is the answer to
-// the lane's first message. For HTTP+SSE it opens the stream and waits for the endpoint.
+// the lane's first message. For HTTP+SSE it opens the stream and waits for the endpoint. A link that goes on with a
+// session begins with the standalone stream; one whose session is gone ends with SessionGone at its first request.
 func (u *Upstream) Open(ctx context.Context, o gateway.Open, sink gateway.Sink) (gateway.Link, error) {
 	if o.Server.HTTP == nil {
 		return nil, fault.New(fault.Internal, "internal").Saying("server %s has no URL", o.Server.Name)
@@ -164,6 +165,8 @@ func (u *Upstream) Open(ctx context.Context, o gateway.Open, sink gateway.Sink) 
 		}
 	case o.Modern:
 		l.mode = upModern
+	case o.Session != "":
+		l.join(o.Session, o.Version)
 	}
 	return l, nil
 }

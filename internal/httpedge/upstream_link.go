@@ -239,6 +239,14 @@ func (l *upLink) greeted(session string) {
 	l.pumpLocked()
 }
 
+// join goes on with the session of an earlier daemon: its initialize and notifications/initialized were then.
+func (l *upLink) join(session, version string) {
+	l.mu.Lock()
+	l.session, l.version = session, version
+	l.mu.Unlock()
+	l.openStandalone()
+}
+
 // sessionNow is the session id and the protocol version for requests of the transport itself.
 func (l *upLink) sessionNow() (session, version string) {
 	l.mu.Lock()
@@ -328,8 +336,9 @@ func (l *upLink) deleteSession() {
 
 // Info says what is known about the link. The query of the URL is left out: it may hold a key.
 func (l *upLink) Info() gateway.LinkInfo {
+	session, _ := l.sessionNow()
 	return gateway.LinkInfo{
-		Started: l.started, URL: upShow(l.target),
+		Started: l.started, URL: upShow(l.target), Session: session,
 		Skipped: l.skipped.Load(), Malformed: l.malformed.Load(),
 	}
 }

@@ -121,6 +121,8 @@ type upTestOpen struct {
 	modern  bool
 	sse     bool
 	headers map[string]string
+	session string // of an earlier link
+	version string
 }
 
 func upConfig() UpstreamConfig {
@@ -195,7 +197,7 @@ func upTryDial(t *testing.T, url string, o upTestOpen) (*upTestLink, error) {
 	l := &upTestLink{t: t, up: up, sink: &upRecorder{t: t, bell: make(chan struct{})}}
 	open := gateway.Open{
 		Server:  catalog.Server{Name: "peer", HTTP: &catalog.HTTP{URL: url}},
-		Headers: o.headers, Modern: o.modern, Transport: catalog.TransportStreamable,
+		Headers: o.headers, Modern: o.modern, Transport: catalog.TransportStreamable, Session: o.session, Version: o.version,
 	}
 	if o.sse {
 		open.Transport = catalog.TransportSSE
