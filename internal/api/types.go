@@ -48,6 +48,9 @@ type RestartDaemon struct {
 	Binary string `json:"binary,omitempty"`
 	// Listen is a new address for the loopback listener; "" keeps the address when a flag gave it, else the setting counts.
 	Listen string `json:"listen,omitempty"`
+	// Environ is the whole environment of the new process, as NAME=value; empty keeps that of the daemon. It may hold
+	// secrets and is never logged or stored.
+	Environ []string `json:"environ,omitempty"`
 }
 
 // Restarted is the answer to RestartDaemon: the new daemon serves.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -171,12 +172,19 @@ var daemonRestart = Command{
 	Long: "Use it after an upgrade of mcpx or a change of a setting that waits for a restart. The new process gets the\n" +
 		"listening sockets and the servers: they go on, with their state, and so do the sessions and the calls in flight,\n" +
 		"however long they take. When it cannot start, the old one goes on. An address that was given with --listen is\n" +
-		"kept, and so is the environment of the daemon: `mcpx daemon stop` and `mcpx daemon start` take that of the shell.\n" +
-		"Servers that were added with --supervised=false end; calls that run there get 10s.",
-	Example: "mcpx daemon restart",
-	Flags:   []Flag{listenFlag},
+		"kept, and so is the environment of the daemon, unless --env replaces it. Servers that were added with\n" +
+		"--supervised=false end; calls that run there get 10s.",
+	Example: "mcpx daemon restart\nGITHUB_TOKEN=... mcpx daemon restart --env",
+	Flags: []Flag{
+		listenFlag,
+		{Name: "env", Kind: BoolFlag, Usage: "give the new daemon the environment of this shell; servers for which it differs start anew"},
+	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
-		return e.restart(ctx, api.RestartDaemon{Listen: a.String("listen")})
+		in := api.RestartDaemon{Listen: a.String("listen")}
+		if a.Bool("env") {
+			in.Environ = os.Environ()
+		}
+		return e.restart(ctx, in)
 	},
 }
 

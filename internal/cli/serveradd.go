@@ -268,7 +268,7 @@ func (e *Env) foundHere(err error, argv []string) error {
 	if missing != nil {
 		return err
 	}
-	return f.Hinting("the daemon has another PATH than this shell, where it is %s: give that path, or run `mcpx daemon restart` here", file)
+	return f.Hinting("the daemon has another PATH than this shell, where it is %s: give that path, or run `mcpx daemon restart --env` here", file)
 }
 
 // warn tells what is valid and still worth a word. A value that looks like a secret is kept: the person may know better.

@@ -112,7 +112,11 @@ func (d *Daemon) prepareNext(ctx context.Context, in api.RestartDaemon) (*succes
 	if in.Binary != "" {
 		exe = in.Binary
 	}
-	if err := d.probe(ctx, exe); err != nil {
+	environ := d.cfg.Environ
+	if len(in.Environ) > 0 {
+		environ = in.Environ
+	}
+	if err := d.probe(ctx, exe, environ); err != nil {
 		return nil, err
 	}
 	next := &successor{}
@@ -132,7 +136,7 @@ func (d *Daemon) prepareNext(ctx context.Context, in api.RestartDaemon) (*succes
 		args = append(args, "--listen", listen)
 	}
 	var err error
-	next.Successor, err = process.StartSuccessor(process.Succession{Exe: exe, Args: args, Env: d.cfg.Environ, Log: os.Stderr, Files: next.files})
+	next.Successor, err = process.StartSuccessor(process.Succession{Exe: exe, Args: args, Env: environ, Log: os.Stderr, Files: next.files})
 	if err != nil {
 		next.closeFiles()
 		return nil, err
@@ -169,12 +173,12 @@ func hintAfter(hint string, pid int) string {
 }
 
 // probe makes sure that a file is an mcpx before anything is tried with it.
-func (d *Daemon) probe(ctx context.Context, exe string) error {
+func (d *Daemon) probe(ctx context.Context, exe string, environ []string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeWithin, fmt.Errorf("no answer within %s", probeWithin))
 	defer cancel()
 	bad := fault.New(fault.Invalid, "binary-invalid").Saying("%s is no mcpx that runs here", exe).
 		Hinting("give the path of an mcpx for this system; try it with `%s version`", exe)
-	out, err := runner{d.home(), d.cfg.Environ}.Output(ctx, []string{exe, "version", "--json"}, maxReport)
+	out, err := runner{d.home(), environ}.Output(ctx, []string{exe, "version", "--json"}, maxReport)
 	if err != nil {
 		return bad.Because(err)
 	}

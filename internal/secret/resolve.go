@@ -97,7 +97,7 @@ func (r *Resolver) value(ctx context.Context, ref Ref) (string, error) {
 		v, ok := r.cfg.Lookup(ref.Name)
 		if !ok || v == "" {
 			return "", missing("the variable %s is not set for the daemon", ref.Name).
-				Hinting("set it and run `mcpx daemon restart` from that shell")
+				Hinting("set it and run `mcpx daemon restart --env` from that shell")
 		}
 		return v, nil
 	case File:
