@@ -230,6 +230,13 @@ func (s *Stream) onWire(id []byte) {
 	s.mu.Unlock()
 }
 
+// inherited makes the stream one of a request that an earlier daemon sent.
+func (s *Stream) inherited(c *call) {
+	s.moved = c.srv.moved
+	s.onWire(c.upID)
+	s.onLink()
+}
+
 // onLink notes that the request is on its way to the server.
 func (s *Stream) onLink() {
 	s.mu.Lock()

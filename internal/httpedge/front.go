@@ -181,6 +181,10 @@ func (f *Front) modern(v view, srv *gateway.Server, caller gateway.Caller, body 
 	if fromStdio(v.r) {
 		params = nil // mcpx connect has no schema to compute Mcp-Param-* from, and nothing in front of it reads them
 	}
+	if wire := v.r.Header.Get(hdrRejoin); wire != "" && fromUnix(v.r) {
+		f.rejoin(v, srv, wire)
+		return
+	}
 	st := srv.Modern(gateway.ModernRequest{Body: body, Msg: m, Caller: caller, Header: params, Forward: forward})
 	v.modern(st)
 }

@@ -12,7 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpx/internal/gateway"
 	"mcpx/internal/key"
+	"mcpx/internal/rpc"
 )
 
 // After a planned restart (supervisor.md section 9) the old process still has the connections of its clients. It has no
@@ -191,6 +193,16 @@ func (f *Front) accepted(v view) {
 		return
 	}
 	v.w.WriteHeader(http.StatusAccepted)
+}
+
+// rejoin gives the rest of a modern request that the daemon before this one sent.
+func (f *Front) rejoin(v view, srv *gateway.Server, wire string) {
+	st, ok := srv.Rejoin(v.r.Context(), []byte(wire))
+	if !ok {
+		writeJSON(v.w, http.StatusGone, rpc.ErrorResponse(v.msg.ID.Of(v.body), -32600, "no such request is in flight", nil))
+		return
+	}
+	v.modern(st)
 }
 
 // plainHeaders removes what the unix socket would believe or refuse.
