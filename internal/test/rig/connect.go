@@ -31,8 +31,19 @@ type Bridge struct {
 // Connect starts `mcpx connect` for a server; it waits for a daemon and starts none. The client ends with the test.
 func (g *Gateway) Connect(server string, flags ...string) *Bridge {
 	g.t.Helper()
+	return g.connect(server, append([]string{"--no-start"}, flags...))
+}
+
+// ConnectStarting is Connect for a client that starts a daemon when none runs. Who lets it stops that daemon.
+func (g *Gateway) ConnectStarting(server string, flags ...string) *Bridge {
+	g.t.Helper()
+	return g.connect(server, flags)
+}
+
+func (g *Gateway) connect(server string, flags []string) *Bridge {
+	g.t.Helper()
 	b := &Bridge{t: g.t, waiting: map[string]chan []byte{}}
-	b.cmd = exec.Command(g.Binary, append(append([]string{"connect", "--no-start"}, flags...), server)...)
+	b.cmd = exec.Command(g.Binary, append(append([]string{"connect"}, flags...), server)...)
 	b.cmd.Env, b.cmd.Dir = g.Environ(), g.Home
 	b.cmd.Stderr = g.log
 	var err error

@@ -124,13 +124,19 @@ func answerQuestion(t *testing.T, l lane, c *rig.Client, method, mark, answer st
 // reply answers a request of the server with its own id, byte for byte.
 func reply(t *testing.T, c *rig.Client, request []byte, result string) {
 	t.Helper()
+	if r := c.Post(answerTo(t, request, result)); r.Status != 202 {
+		t.Errorf("the answer was not accepted: HTTP %d %s", r.Status, r.Body)
+	}
+}
+
+// answerTo is the answer with this raw result.
+func answerTo(t *testing.T, request []byte, result string) string {
+	t.Helper()
 	var m struct{ ID json.RawMessage }
 	if err := json.Unmarshal(request, &m); err != nil || m.ID == nil {
 		t.Fatalf("a request without an id: %v %s", err, request)
 	}
-	if r := c.Post(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + result + `}`); r.Status != 202 {
-		t.Errorf("the answer was not accepted: HTTP %d %s", r.Status, r.Body)
-	}
+	return `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + result + `}`
 }
 
 // TestUndeclaredQuestions is the other half of F-24: a client that declared nothing is not asked, and the server still
