@@ -42,7 +42,12 @@ func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway
 	if err != nil {
 		return nil, err
 	}
+	var rejoin time.Duration
+	if d.cfg.Take != nil {
+		rejoin = rejoinWithin
+	}
 	return gateway.New(gateway.Config{
+		Sessions: sessions{d.db}, Rejoin: rejoin,
 		StateKey: seal, Stdio: stdio, HTTP: http, Resolve: d.resolve, Now: d.cfg.Now, Random: rand.Reader,
 		Log: telemetry.For(d.cfg.Log, "gateway"), Epoch: uint64(epoch), Version: d.cfg.Version,
 		Output: func(server string, chunk []byte) {

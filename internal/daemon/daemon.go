@@ -125,10 +125,6 @@ func (d *Daemon) start(ctx context.Context) error {
 	if d.settings, err = LoadSettings(c.Paths.Settings(), c.Getenv); err != nil {
 		return err
 	}
-	left, err := sweep(ctx, c.Paths, false)
-	if err != nil || left > 0 {
-		d.log.LogAttrs(ctx, slog.LevelWarn, "children of an earlier daemon", slog.Int(key.Count, left), slog.Any(key.Cause, err))
-	}
 	if c.Listen != "" {
 		if err := d.settings.Override("listener.address", "--listen", c.Listen); err != nil {
 			return err
@@ -199,6 +195,10 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		return err
 	}
 	crash.Point("daemon.catalog-loaded")
+	if err := d.gateway.Restore(ctx); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelError, "not everything of an earlier daemon goes on", slog.Any(key.Cause, err))
+	}
+	crash.Point("daemon.restored")
 	return d.buildEdges()
 }
 
@@ -267,7 +267,7 @@ func EndChildren(ctx context.Context, paths api.Paths, version string, now time.
 	if err != nil {
 		return 0, err
 	}
-	ended, err = sweep(ctx, paths, true)
+	ended, err = sweep(ctx, paths)
 	if removeErr := os.Remove(paths.Owner()); err == nil {
 		err = removeErr
 	}

@@ -36,6 +36,9 @@ const (
 	settleWithin = 2 * time.Second
 	// detachWithin bounds leaving the supervisors.
 	detachWithin = 5 * time.Second
+	// rejoinWithin is how long a daemon that took over keeps calls of 2026-07-28 for the old one, which joins them again
+	// for its clients as soon as the socket answers.
+	rejoinWithin = 10 * time.Second
 	// maxReport bounds one line between the two daemons, in bytes.
 	maxReport = 64 << 10
 )

@@ -17,4 +17,4 @@ func (d *Daemon) stdio(store.Epoch) (gateway.Backend, error) {
 }
 
 // sweep has nothing to end.
-func sweep(context.Context, api.Paths, bool) (int, error) { return 0, nil }
+func sweep(context.Context, api.Paths) (int, error) { return 0, nil }

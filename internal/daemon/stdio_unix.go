@@ -27,10 +27,9 @@ func (d *Daemon) stdio(epoch store.Epoch) (gateway.Backend, error) {
 	})
 }
 
-// sweep ends what earlier daemons of this home left running. A child that lives on is not attached to again yet: its
-// server starts anew with the next call.
-func sweep(ctx context.Context, paths api.Paths, wait bool) (ended int, err error) {
-	ended, err = shim.Sweep(ctx, paths.State, wait)
+// sweep ends what earlier daemons of this home left running, and waits for it.
+func sweep(ctx context.Context, paths api.Paths) (ended int, err error) {
+	ended, err = shim.Sweep(ctx, paths.State, true)
 	if err != nil {
 		err = fault.New(fault.Unavailable, "sweep-failed").Saying("what an earlier daemon left in %s could not be ended", paths.Bundles()).
 			Hinting("look at the processes with `ps`, and at that directory").Because(err)

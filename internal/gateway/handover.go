@@ -35,6 +35,7 @@ func (g *Gateway) HandOver(ctx context.Context) error {
 		leaving.Go(func() { errs[i] = s.handOver(ctx) })
 	}
 	leaving.Wait()
+	g.shelf.stop(ctx)
 	return errors.Join(errs...)
 }
 
