@@ -185,6 +185,19 @@ func (s *Server) endDirect() {
 	}
 }
 
+// leaving reports whether the server is just being handed over.
+func (s *Server) leaving() bool {
+	if !s.moving.Load() {
+		return false
+	}
+	select {
+	case <-s.moved:
+		return false
+	default:
+		return true
+	}
+}
+
 // untilMoved keeps who failed because the server is being handed over from saying so: the next daemon takes the request.
 func (s *Server) untilMoved() {
 	if s.moving.Load() {

@@ -182,6 +182,9 @@ func (s laneSink) Stderr(chunk []byte) { s.srv.logged(chunk) }
 func (s laneSink) Closed(e Exit) {
 	l := s.lane
 	<-l.linked
+	if e.Reason == Detached && l.srv.leaving() {
+		return // handOver says it again when nobody can be told any more that a call failed
+	}
 	if redact := l.srv.g.cfg.Redact; redact != nil {
 		e.Tail = redact(l.srv.name(), e.Tail)
 	}
