@@ -7,6 +7,7 @@ package key
 // Names of structured fields. Units are part of the comment.
 const (
 	Addr      = "addr"
+	Bytes     = "bytes"
 	Cause     = "cause"
 	Child     = "child" // pid
 	Count     = "count" // number of things
