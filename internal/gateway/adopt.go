@@ -232,7 +232,7 @@ func (a *adoption) executable(l *lane, ad Adopted) {
 // missed tells the sessions of the lane that they may have missed something.
 func (l *lane) missed(ad Adopted, sessions []*Session) {
 	l.forgetSchemas()
-	l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "notifications were lost while no daemon was there", slog.String(key.Server, l.srv.name()), slog.String(key.Lane, l.key), slog.Uint64(key.Count, ad.Dropped))
+	l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "notifications were lost while no daemon was there", slog.String(key.Server, l.srv.name()), slog.String(key.Lane, l.key), slog.Uint64(key.Count, ad.Dropped), slog.Uint64(key.Bytes, ad.DropBytes))
 	for _, kind := range []string{"tools", "prompts", "resources"} {
 		if !l.declares(kind) {
 			continue
