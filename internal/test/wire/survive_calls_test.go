@@ -117,7 +117,12 @@ func TestLongCallResumed(t *testing.T) {
 	if took := time.Since(start); took < takes {
 		t.Errorf("the answers came after %s, the server needs %s", took, takes)
 	}
-	k.unchanged(t, "50")
+	if got := number(t, definite(t, k.c, tool("50", "pid", `{}`), slack, "answer")); got != k.child {
+		t.Errorf("pid %d answers, it was %d", got, k.child)
+	}
+	if n := k.count(t, `"method":"initialize"`); n != 2 { // the bridge's session has a child of its own
+		t.Errorf("two children saw %d times initialize", n)
+	}
 }
 
 // TestAnsweredMeanwhile: the child answers while no daemon runs; GET with Last-Event-ID returns it.

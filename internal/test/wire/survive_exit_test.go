@@ -12,6 +12,10 @@ import (
 	"mcpx/internal/test/rig"
 )
 
+// delivered is after how long a supervisor has heard that an answer reached its client, and forgets it. One that still
+// has answers stays for a minute after the end of its child, to deliver them.
+const delivered = 2500 * time.Millisecond
+
 // drained is how long output is read on when a grandchild holds it, and what a busy machine needs on top.
 const drained = 3*time.Second + slack
 
@@ -68,7 +72,8 @@ func bundles(t *testing.T, g *rig.Gateway) []string {
 func TestS11ExitUnattached(t *testing.T) {
 	g := rig.Start(t)
 	k := keep(t, g, "left", fakemcp.Options{})
-	end := k.begun(t, "5", "wait", tool("5", "die", `{"wait_ms":400,"code":5,"stderr":"alone","mark":"wait"}`))
+	end := k.begun(t, "5", "wait", tool("5", "die", fmt.Sprintf(`{"wait_ms":%d,"code":5,"stderr":"alone","mark":"wait"}`, (delivered+time.Second).Milliseconds())))
+	time.Sleep(delivered)
 	g.Kill()
 	rig.Until(t, 5*time.Second, "child and supervisor are gone", func() bool { return !rig.Alive(k.child) && !rig.Alive(k.supervisor) })
 	left := bundles(t, g)
@@ -191,4 +196,40 @@ func TestS12Ladder(t *testing.T) {
 		g.Serve()
 		k.unchanged(t, "5")
 	})
+}
+
+// orphanTTL is how long a child waits for a daemon in TestS13OrphanTTL.
+const orphanTTL = 2 * time.Second
+
+// TestS13OrphanTTL: a child that no daemon comes back for is ended in order; how is kept for the next daemon, once.
+func TestS13OrphanTTL(t *testing.T) {
+	g := rig.New(t)
+	g.Extra = []string{"MCPX_SUPERVISOR_ORPHAN_TTL=" + orphanTTL.String()}
+	g.Serve()
+	k := keep(t, g, "orphan", fakemcp.Options{})
+	idle := rig.Open(t, g.URL("orphan"), "2025-11-25", `{}`)
+	time.Sleep(delivered)
+	g.Kill()
+	start := time.Now()
+	rig.Until(t, orphanTTL+slack, "child and supervisor have ended", func() bool { return !rig.Alive(k.child) && !rig.Alive(k.supervisor) })
+	if took := time.Since(start); took < orphanTTL {
+		t.Errorf("the child was ended after %s, it has %s", took, orphanTTL)
+	}
+	left, err := filepath.Glob(filepath.Join(g.Home, "state", "bundles", "*", "exit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) == 0 {
+		t.Fatalf("no exit file among %v", bundles(t, g))
+	}
+	g.Serve()
+	rig.Until(t, slack, "the exit was consumed", func() bool {
+		now, err := filepath.Glob(left[0])
+		return err == nil && len(now) == 0
+	})
+	for _, c := range []*rig.Client{k.c, idle} { // their sessions go on with a new process
+		if got := number(t, definite(t, c, tool("6", "pid", `{}`), 5*time.Second, "answer")); got == k.child {
+			t.Errorf("pid %d answers, which is dead", got)
+		}
+	}
 }
