@@ -13,10 +13,10 @@ import (
 // take makes the lane of an adopted child from what its supervisor kept: no handshake, no set-up, no request is sent.
 // It runs before anything is delivered.
 func (a *adoption) take(ad Adopted) (Sink, error) {
-	var st laneState
-	if ad.Blob == nil || json.Unmarshal(ad.Blob, &st) != nil || st.Era != era.Legacy && st.Era != era.Modern {
+	if ad.Blob == nil || json.Unmarshal(ad.Blob, &a.state) != nil || a.state.Era != era.Legacy && a.state.Era != era.Modern {
 		return nil, errUnfinished
 	}
+	st := a.state
 	s := a.slot.srv
 	l := newLane(a.slot, st.Shared, st.Era)
 	l.negotiated.Store(st.Version)
@@ -45,6 +45,7 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 		h.x.past = h.past
 		h.x.mu.Unlock()
 	}
+	a.after = append(a.after, a.graceOver)
 	if ad.Dropped > 0 {
 		a.after = append(a.after, func() { l.missed(ad, sessions) })
 	}
@@ -144,15 +145,15 @@ func (a *adoption) call(l *lane, heirs map[string]heir, k KeptCall, now time.Tim
 	switch h, known := heirs[t.short]; {
 	case t.kind == tagSession && known:
 		wanted = h.x.inherits(c, k, h.past)
-	case t.kind == tagModern && l.srv.g.cfg.Rejoin > 0 && !c.isListen:
-		wanted = l.srv.awaitRejoin(c)
+	case t.kind == tagModern || t.kind == tagBridge:
+		wanted = a.modern(c, k, t)
 	}
 	if !wanted && k.State != CallRunning {
 		return false
 	}
 	if !wanted {
 		// Nobody waits for it. It stays in the tables until the server is told.
-		c.owner, c.answer = nobody{}, func(answer) {}
+		c.owner, c.stream, c.answer = nobody{}, nil, func(answer) {}
 		a.after = append(a.after, func() {
 			c.stopQuiet(func(*lane) []byte {
 				return rpc.NotificationMessage("notifications/cancelled", append(append([]byte(`{"requestId":`), c.upID...), `,"reason":"its client is gone"}`...))
@@ -198,6 +199,7 @@ func (x *Session) inherits(c *call, k KeptCall, p *past) bool {
 		return false
 	}
 	c.owner, c.stream = x, newStream("", true)
+	c.stream.inherited(c)
 	c.idKey, _ = rpc.IDKey(c.id)
 	c.answer = func(a answer) { x.answered(c, a) }
 	if x.bridged {
@@ -224,7 +226,7 @@ func (a *adoption) executable(l *lane, ad Adopted) {
 		}
 		a.drain = true
 		text := "its program was replaced; it starts again when its running calls have ended"
-		a.flight.adopts.Store(&text)
+		a.flight.adopts.why.Store(&text)
 	case FileSame:
 	}
 }

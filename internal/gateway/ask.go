@@ -14,6 +14,7 @@ import (
 const (
 	askNobody = 30 * time.Second // no stream of the client is open, or nobody can be blamed for the question
 	askPerson = 10 * time.Minute // a person is being asked
+	askAgain  = time.Minute      // the question of an earlier daemon, and its client has not come back yet
 )
 
 // ask is one request of a server to a client: sampling, elicitation, roots. It always gets an answer, even when the
@@ -82,6 +83,7 @@ func (l *lane) asked(in Inbound, m rpc.Message) {
 	l.mu.Unlock()
 	if held {
 		if l.srv.asks.CompareAndSwap(false, true) {
+			l.remember()
 			l.srv.g.log.LogAttrs(ctxNone, slog.LevelInfo, "server asks its clients: calls of different clients now run one at a time", slog.String(key.Server, l.srv.name()))
 		}
 		a.rearm(askNobody, a.giveUp)
@@ -142,6 +144,13 @@ func (a *ask) stopClocks(calls []*call) bool {
 func (l *lane) blameLocked(a *ask) owner {
 	if a.via != nil {
 		return a.via.owner
+	}
+	if len(l.askers) > 0 {
+		askKey, _ := rpc.IDKey(a.upID)
+		if o := l.askers[askKey]; o != nil {
+			delete(l.askers, askKey)
+			return o
+		}
 	}
 	if o := l.taskOwnerLocked(a.body, a.msg); o != nil {
 		return o

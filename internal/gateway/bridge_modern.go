@@ -33,12 +33,13 @@ type bridged struct {
 	key    string // of the parked call, inside the sealed state
 	digest string
 
-	mu      sync.Mutex // guards the fields below
-	stream  *Stream    // of the present POST, nil while parked
-	id      []byte     // of the present POST
-	token   []byte     // progress token of the present POST
-	asks    []question // open questions, oldest first
-	asked   int        // questions so far
+	mu      sync.Mutex        // guards the fields below
+	stream  *Stream           // of the present POST, nil while parked
+	id      []byte            // of the present POST
+	token   []byte            // progress token of the present POST
+	asks    []question        // open questions, oldest first
+	asked   int               // questions so far
+	keys    map[string]string // what the client knows questions by that an earlier daemon asked, by the server's id
 	rounds  int
 	kept    *answer // the call's end, when it came while parked
 	expires time.Time
@@ -126,6 +127,7 @@ func (s *Server) bridgeCall(st *Stream, l *lane, r ModernRequest) {
 		b.level = slices.Index(levels, level)
 		l.lowerLevel(b.level)
 	}
+	c.out.Tag = bridgeTag(b, c)
 	st.onGone(func() { b.left(st) })
 	l.dispatch(c)
 }
@@ -150,6 +152,7 @@ func (l *lane) lowerLevel(rank int) {
 	}
 	l.mu.Unlock()
 	if change {
+		l.remember()
 		l.fire("logging/setLevel", append(append([]byte(`{"level":`), rpc.Quote(levels[rank])...), '}'))
 	}
 }
@@ -172,8 +175,14 @@ func (b *bridged) ask(a *ask) {
 		a.giveUp()
 		return
 	}
-	b.asked++
-	b.asks = append(b.asks, question{key: "r" + strconv.Itoa(b.asked), ask: a})
+	askKey, _ := rpc.IDKey(a.upID)
+	name := b.keys[askKey]
+	if name == "" {
+		b.asked++
+		name = "r" + strconv.Itoa(b.asked)
+	}
+	delete(b.keys, askKey)
+	b.asks = append(b.asks, question{key: name, ask: a})
 	b.mu.Unlock()
 	if a.shown(stateTTL, a.giveUp, nil, func() { b.drop(a) }) {
 		b.offer()
@@ -217,6 +226,7 @@ func (b *bridged) offer() {
 		return
 	}
 	b.m.c.parked.Store(true) // before the answer: the retry may come at once
+	b.m.lane.remember()
 	st.finish(rpc.ResultResponse(id, era.InputRequired(requests, rpc.Quote(sealed))), 200)
 	b.m.lane.settle()
 }
@@ -302,6 +312,7 @@ func (b *bridged) resume(st *Stream, r ModernRequest) {
 	kept, missing := b.kept, len(b.asks) > 0
 	b.mu.Unlock()
 	st.onGone(func() { b.left(st) })
+	b.m.lane.remember()
 	for _, f := range ready {
 		f()
 	}

@@ -144,7 +144,7 @@ func withVersion(result []byte, version string) []byte {
 // it, then what the session had set up, so that a client notices nothing but its lists being announced as changed.
 func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) {
 	return func(ctx context.Context) (*lane, error) {
-		l, a, err := x.srv.openLegacy(ctx, sl, x.caller, false, func(*lane) []byte { return x.body }, x)
+		l, a, err := x.srv.openLegacy(ctx, sl, x.who(), false, func(*lane) []byte { return x.body }, x)
 		if err != nil {
 			return nil, err
 		}
@@ -158,8 +158,15 @@ func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) 
 		}
 		if l.version() != x.Version || x.srv.def.Load().Stateful || !keepsPromises(x.first, l.result) {
 			l.close("the session cannot be restored")
+			text := "the server came back different or is stateful; the session ended, initialize again"
+			if x.srv.def.Load().Direct && x.isRevived() {
+				text = "the server ran without a supervisor and ended with the daemon; " + text
+			}
+			x.mu.Lock()
+			x.reason = text
+			x.mu.Unlock()
 			x.srv.g.goes.Go(x.Close)
-			return nil, &startError{text: "the server came back different or is stateful; the session ended, initialize again", wait: time.Second}
+			return nil, &startError{text: text, wait: time.Second}
 		}
 		x.restore(l)
 		return l, nil

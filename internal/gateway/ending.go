@@ -42,7 +42,7 @@ func (s *Server) shutAll(reason string) {
 func (s *Server) restart() {
 	s.mu.Lock()
 	s.history.Clear()
-	s.lastErr = ""
+	s.lastErr, s.wedged = "", nil
 	lanes := s.lanesLocked()
 	s.mu.Unlock()
 	if s.def.Load().Protocol == catalog.ProtocolAuto || s.def.Load().Protocol == "" {

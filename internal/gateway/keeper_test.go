@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/era"
 	"mcpx/internal/fault"
 	"mcpx/internal/rpc"
 	"mcpx/internal/store"
@@ -57,7 +59,6 @@ type child struct {
 	blind     bool // it cannot tell what is not in its journal
 	file      FileState
 	seen      []string
-	dones     map[*entry]int
 }
 
 type entry struct {
@@ -80,7 +81,7 @@ var _ KeptLink = (*keptLink)(nil)
 
 func (k *keeper) Open(_ context.Context, o Open, sink Sink) (Link, error) {
 	k.mu.Lock()
-	c := &child{k: k, n: len(k.children) + 1, open: o, in: make(chan Outbound, 8192), over: make(chan struct{}), dones: map[*entry]int{}, file: FileSame}
+	c := &child{k: k, n: len(k.children) + 1, open: o, in: make(chan Outbound, 8192), over: make(chan struct{}), file: FileSame}
 	c.id = "shim_" + strconv.Itoa(c.n)
 	k.children = append(k.children, c)
 	k.mu.Unlock()
@@ -185,9 +186,8 @@ func (k *keeper) Adopt(ctx context.Context, id string, take func(Adopted) (Sink,
 	if err != nil {
 		return err
 	}
-	l.sink = sink
 	c.mu.Lock()
-	c.link = l
+	c.link, l.sink = l, sink
 	c.mu.Unlock()
 	for _, f := range frames {
 		sink.Deliver(Inbound{Body: bytes.Clone(f)})
@@ -319,16 +319,32 @@ func (c *child) count(text string) (n int) {
 	return n
 }
 
-// open is the number of entries of the journal that are not Done.
-func (c *child) undone() (n int) {
+// undone gives the entries of the journal that are not Done.
+func (c *child) undone() (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
 		if !e.done {
-			n++
+			all = append(all, fmt.Sprint(e.ref, " ", e.id, " ", e.method, " ", e.state))
 		}
 	}
-	return n
+	return all
+}
+
+// empty waits until nothing is kept for any call.
+func (k *keeper) empty() {
+	k.t.Helper()
+	var left []string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		left = nil
+		for _, c := range k.all() {
+			left = append(left, c.undone()...)
+		}
+		if len(left) == 0 {
+			return
+		}
+	}
+	k.t.Errorf("the journals still hold %q", left)
 }
 
 var errCut = errors.New("the link is cut")
@@ -350,9 +366,9 @@ func (l *keptLink) Send(m Outbound) error {
 		c.mu.Unlock()
 		return errCut
 	}
-	if c.link == nil && l.sink != nil { // a daemon that is dead writes nothing
+	if c.link == nil && l.sink != nil { // what a dead daemon writes goes nowhere
 		c.mu.Unlock()
-		return errCut
+		return nil
 	}
 	id := string(msg.ID.Of(m.Body))
 	switch m.Kind {
@@ -571,16 +587,21 @@ func (mc *machine) again(x *Session) *Session {
 // resume follows the stream of a request by its id, as a client does that has seen an event of an earlier daemon.
 func resume(t *testing.T, x *Session, id string, epoch uint64) *Reader {
 	t.Helper()
+	return resumeNamed(t, x, era.StreamName([]byte(id)), epoch)
+}
+
+func resumeNamed(t *testing.T, x *Session, name string, epoch uint64) *Reader {
+	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
-	st := newStream("", true)
-	(&Session{streams: map[string]*Stream{}}).Promote(st, []byte(id))
-	_, r, bad := x.Resume(ctx, EventID(st.ID, epoch, 0))
+	_, r, bad := x.Resume(ctx, EventID(name, epoch, 0))
 	if bad != nil {
-		t.Fatalf("the resume of %s got %v", id, bad)
+		t.Fatalf("the resume of %s got %v", name, bad)
 	}
 	return r
 }
+
+func b64(id string) string { return base64.RawURLEncoding.EncodeToString([]byte(id)) }
 
 func callBody(id string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"a"}}`, id)

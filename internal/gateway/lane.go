@@ -27,11 +27,12 @@ type lane struct {
 	negotiated atomic.Value // string, the revision; written by the start, read by whatever arrives meanwhile
 	result     []byte       // raw result of initialize or server/discover
 	link       Link
-	kept       KeptLink // link, when its child outlives the daemon; else nil
-	epoch      uint64   // of the daemon that started it
-	serial     uint64   // tells the processes of one epoch apart
-	adopted    bool     // by this daemon, from an earlier one
-	caps       []byte   // raw client capabilities of its initialize, of lanes that several clients share
+	kept       KeptLink      // link, when its child outlives the daemon; else nil
+	epoch      uint64        // of the daemon that started it
+	serial     uint64        // tells the processes of one epoch apart
+	upstream   upstreamState // HTTP: the session of an earlier daemon that it goes on with
+	adopted    bool          // by this daemon, from an earlier one
+	caps       []byte        // raw client capabilities of its initialize, of lanes that several clients share
 	started    time.Time
 
 	tasksOnce sync.Once
@@ -47,6 +48,7 @@ type lane struct {
 	tokens   map[string]*call
 	tasks    map[string]liveTask // by id, with the owner whose call created them
 	asks     map[string]*ask     // open questions of the server, by its own id
+	askers   map[string]owner    // who was asked a question by an earlier daemon, by the server's id
 	sessions map[*Session]struct{}
 	waiting  []*call // admission queue of a server that asks, oldest first
 	held     []*ask  // questions that nobody can be blamed for yet
@@ -404,7 +406,7 @@ func (l *lane) status() LaneStatus {
 	if !l.ready.Load() {
 		st = Starting
 	}
-	return LaneStatus{Key: l.key, Era: string(l.era), Version: l.version(), State: st, Shared: l.shared, Sessions: sessions, InFlight: n, Link: l.link.Info(), Since: l.started, LastUsed: used}
+	return LaneStatus{Key: l.key, Era: string(l.era), Version: l.version(), State: st, Shared: l.shared, Sessions: sessions, InFlight: n, Link: l.link.Info(), Since: l.started, LastUsed: used, Adopted: l.adopted}
 }
 
 // nextStream is the stream field of a modern request's id.

@@ -243,6 +243,7 @@ const maxSubscriptions = 4096
 
 // Notify takes one notification of a legacy client.
 func (x *Session) Notify(body []byte, m rpc.Message) {
+	x.settled()
 	method := m.MethodOf(body)
 	if method == "notifications/cancelled" {
 		x.cancelled(body, m)
@@ -307,9 +308,17 @@ func (x *Session) Respond(body []byte, m rpc.Message) {
 	if !ok {
 		return
 	}
+	x.settled()
 	x.mu.Lock()
 	a := x.asks[idKey]
 	delete(x.asks, idKey)
+	if a == nil && x.past != nil && len(x.early) < maxEarly {
+		// The question of an earlier daemon comes back in a moment.
+		if x.early == nil {
+			x.early = map[string][]byte{}
+		}
+		x.early[idKey] = body
+	}
 	x.mu.Unlock()
 	if a == nil || !a.answered(body, m) {
 		x.srv.late.Add(1)
@@ -327,7 +336,13 @@ func (x *Session) ask(a *ask, via *call) {
 	id := a.upID
 	body := a.body
 	if !x.own || id == nil {
-		id = wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idOwn, Session: x.short, Stream: strconv.FormatUint(x.srv.g.posts.Add(1), 36), Orig: origOf(orEmpty(a.upID))}.encode()
+		w := wireID{Epoch: x.srv.g.cfg.Epoch, Kind: idOwn, Session: x.short, Orig: origOf(orEmpty(a.upID))}
+		if l := a.lane; id != nil && l != nil {
+			w.Epoch, w.Stream = l.epoch, "q"+strconv.FormatUint(l.serial, 36) // a later daemon asks it under the same id
+		} else {
+			w.Stream = strconv.FormatUint(x.srv.g.posts.Add(1), 36)
+		}
+		id = w.encode()
 		body = rpc.Splice(body, rpc.Edit{At: a.msg.ID, With: id})
 	}
 	idKey, _ := rpc.IDKey(id)
@@ -340,7 +355,10 @@ func (x *Session) ask(a *ask, via *call) {
 	}
 	nobodyReads := st == x.get && !st.isLive()
 	wait := askPerson
-	if nobodyReads {
+	switch adopted := a.lane != nil && a.lane.adopted; {
+	case adopted && !st.isLive():
+		nobodyReads, wait = true, askAgain
+	case nobodyReads:
 		wait = askNobody
 	}
 	gone := func() {
@@ -351,12 +369,18 @@ func (x *Session) ask(a *ask, via *call) {
 	}
 	x.mu.Lock()
 	ended := x.ended
-	if !ended {
+	early := x.early[idKey]
+	delete(x.early, idKey)
+	if !ended && early == nil {
 		x.asks[idKey] = a
 	}
 	x.mu.Unlock()
-	if ended {
+	switch {
+	case ended:
 		a.giveUp()
+		return
+	case early != nil:
+		a.answered(early, mustScan(early))
 		return
 	}
 	settled := func() { x.forgetAsk(idKey, a) }

@@ -48,9 +48,24 @@ func (s *Server) Modern(r ModernRequest) *Stream {
 	s.requests.Add(1)
 	st := newStream("", false)
 	st.moved = s.moved
+	if s.adopting.Load() == 0 {
+		s.serveModern(st, r)
+		return st
+	}
+	// The children of the earlier daemon know which era the server speaks, and which of its calls are parked.
+	s.g.goes.Go(func() {
+		ctx, stop := context.WithTimeout(s.g.ctx, adoptWithin+maxAdoptWait)
+		defer stop()
+		s.decided(ctx)
+		s.serveModern(st, r)
+	})
+	return st
+}
+
+func (s *Server) serveModern(st *Stream, r ModernRequest) {
 	if verdict(s.modern.Load()) == refuses {
 		s.bridgeModern(st, r)
-		return st
+		return
 	}
 	laneKey := s.laneKey(r.Caller)
 	if laneKey == "" {
@@ -59,11 +74,11 @@ func (s *Server) Modern(r ModernRequest) *Stream {
 	sl, err := s.slotFor(modernPrefix+laneKey, s.startModern(r.Caller))
 	if err != nil {
 		st.finish(startTrouble(err).body(r.id(), s.name(), r.method()), 200)
-		return st
+		return
 	}
 	if l := sl.usable(); l != nil {
 		s.native(st, l, r)
-		return st
+		return
 	}
 	s.g.goes.Go(func() {
 		ctx, stop := context.WithTimeout(s.g.ctx, s.limits().Start+maxSlotWait)
@@ -79,7 +94,6 @@ func (s *Server) Modern(r ModernRequest) *Stream {
 			s.native(st, l, r)
 		}
 	})
-	return st
 }
 
 func (r ModernRequest) id() []byte     { return r.Msg.ID.Of(r.Body) }
@@ -332,7 +346,7 @@ func (g *Gateway) Call(ctx context.Context, server, method string, params []byte
 			}
 		case ReadEvent:
 			if e.Final {
-				st.Delivered()
+				r.Delivered()
 				return ownResult(e.Data)
 			}
 		case ReadEnd, ReadMissed:

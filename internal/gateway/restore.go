@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"mcpx/internal/fault"
@@ -157,14 +156,15 @@ func (g *Gateway) place(keeper Keeper, one Survivor) (*adoption, string) {
 		return nil, err.Error()
 	}
 	text := "mcpx restarted and is about to go on with the running server"
-	f := &flight{done: make(chan struct{}), adopts: new(atomic.Pointer[string])}
-	f.adopts.Store(&text)
+	f := &flight{done: make(chan struct{}), adopts: &undecided{over: make(chan struct{})}}
+	f.adopts.why.Store(&text)
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
 	if sl.flight != nil || sl.closed || sl.usable() != nil {
 		return nil, "its place is taken"
 	}
 	sl.flight = f
+	s.adopting.Add(1)
 	return &adoption{keeper: keeper, one: one, slot: sl, flight: f}, ""
 }
 
@@ -175,10 +175,12 @@ type adoption struct {
 	slot   *slot
 	flight *flight
 
-	lane  *lane
-	owed  []uint64 // entries that nobody needs
-	after []func() // what follows when the child answers to us
-	drain bool     // its program was replaced: it only ends what it has begun
+	state   laneState // what the earlier daemon left
+	lane    *lane
+	owed    []uint64 // entries that nobody needs
+	after   []func() // what follows when the child answers to us
+	waiting []string // requests of modern clients that may still be joined
+	drain   bool     // its program was replaced: it only ends what it has begun
 }
 
 // errUnfinished is a child whose handshake had not ended, or whose state cannot be read.
@@ -200,6 +202,7 @@ func (a *adoption) run() {
 	if err != nil {
 		a.failed(err)
 		s.g.log.LogAttrs(ctxNone, slog.LevelWarn, "child of an earlier daemon not adopted", append(attrs, slog.String(key.Cause, err.Error()))...)
+		a.decided()
 		a.land()
 		return
 	}
@@ -208,10 +211,17 @@ func (a *adoption) run() {
 		f()
 	}
 	s.g.log.LogAttrs(ctxNone, slog.LevelInfo, "child of an earlier daemon adopted", attrs...)
+	a.decided()
 	if a.drain {
 		a.replace()
 	}
 	a.land()
+}
+
+// decided lets those go on who only want to know what outlived the earlier daemon.
+func (a *adoption) decided() {
+	close(a.flight.adopts.over)
+	a.slot.srv.adopting.Add(-1)
 }
 
 // land ends the wait of those who need the lane.

@@ -113,6 +113,9 @@ func (s *Server) revive(st store.Session, now time.Time) bool {
 	if x.slot, err = s.slotFor(st.Lane, start); err != nil {
 		return false
 	}
+	if j := x.upstreamOf(c); j != nil {
+		x.slot.joins(j)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {

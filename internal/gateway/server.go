@@ -58,6 +58,7 @@ type Server struct {
 	requests, late, unmatched, dropped, malformed atomic.Uint64
 	starting, restarts                            atomic.Int64
 	opening                                       atomic.Int64 // sessions between initialize and its answer
+	adopting                                      atomic.Int64 // children of an earlier daemon that are being adopted
 
 	mu       sync.Mutex // guards the fields below
 	slots    map[string]*slot
@@ -68,7 +69,8 @@ type Server struct {
 	lanes    map[*lane]struct{} // every lane whose link lives, in a slot or on its way out
 	stopped  bool
 
-	wedged map[string]string // children of earlier daemons that could not be adopted, and why, by lane
+	waiters map[string]waiter // requests of modern clients that an earlier daemon sent, by the id that the server sees
+	wedged  map[string]string // children of earlier daemons that could not be adopted, and why, by lane
 
 	moving atomic.Bool   // the next daemon takes the server, or has it
 	moved  chan struct{} // closed when it has it
@@ -248,7 +250,7 @@ func (s *Server) open(ctx context.Context, l *lane, c Caller, modern bool, trans
 	if err != nil {
 		return err
 	}
-	link, err := s.backend().Open(ctx, Open{Server: e, Lane: l.key, Env: res.Env, Cwd: res.Cwd, Headers: res.Headers, Modern: modern, Transport: transport, Process: e.Process()}, laneSink{l})
+	link, err := s.backend().Open(ctx, Open{Server: e, Lane: l.key, Env: res.Env, Cwd: res.Cwd, Headers: res.Headers, Modern: modern, Transport: transport, Process: e.Process(), Session: l.upstream.Session, Version: l.upstream.Version}, laneSink{l})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ type Session struct {
 	mu       sync.Mutex // guards the fields below; may be taken under the server's lock and a lane's (docs/locks.md)
 	calls    map[string]*call
 	asks     map[string]*ask
+	early    map[string][]byte // answers that came before the question that an earlier daemon had shown
 	streams  map[string]*Stream
 	subs     map[string]bool
 	level    int // rank of the lowest log level the client wants, -1 all
@@ -52,12 +54,51 @@ type Session struct {
 	past     *past         // of a session of an earlier daemon, else nil
 	upstream upstreamState // HTTP: what the lane had in the earlier daemon, until it is joined
 	ended    bool
-	listen   *call // L-M: the upstream listen that stands for this session's subscriptions
-	former   *call // the one before it, until the new one is acknowledged
-	deaf     bool  // no listen could be opened: the server did not start
-	breaks   int   // how often the listen ended by itself since it was last acknowledged
+	reason   string // why it ended, for the calls that waited; "" for what its client did
+	listen   *call  // L-M: the upstream listen that stands for this session's subscriptions
+	former   *call  // the one before it, until the new one is acknowledged
+	deaf     bool   // no listen could be opened: the server did not start
+	breaks   int    // how often the listen ended by itself since it was last acknowledged
 
 	relist sync.Mutex // one change of the listen at a time; taken before mu, held while the lane starts
+}
+
+// maxEarly bounds the answers that come before their questions. Clients answer what they were shown, one or two at a time.
+const maxEarly = 16
+
+// settled waits, not for long, until it is known whether the session's process outlived the earlier daemon: what a client
+// says meanwhile is for that process.
+func (x *Session) settled() {
+	if x.srv.adopting.Load() == 0 {
+		return
+	}
+	ctx, stop := context.WithTimeout(x.srv.g.ctx, maxAdoptWait)
+	defer stop()
+	x.slot.decided(ctx)
+}
+
+// why is the reason for the end of the session, when it has one of its own.
+func (x *Session) why(other string) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.reason != "" {
+		return x.reason
+	}
+	return other
+}
+
+// isRevived reports whether an earlier daemon opened the session.
+func (x *Session) isRevived() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.past != nil
+}
+
+// who is the caller as the present client proved it; an earlier daemon did not store what mcpx connect passes.
+func (x *Session) who() Caller {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.caller
 }
 
 // clientCaps is what the client declared; only what decides about questions is read.
@@ -114,16 +155,19 @@ func (s *Server) Session(id string, c Caller) (*Session, *Refusal) {
 	if x == nil {
 		return nil, &Refusal{Status: 404, Code: era.CodeInvalidRequest, Message: "no such session: it ended or never was; send initialize again"}
 	}
-	if x.caller.Principal != c.Principal {
+	if x.who().Principal != c.Principal {
 		return nil, &Refusal{Status: 403, Code: era.CodeInvalidRequest, Message: "the session belongs to another principal"}
 	}
-	x.touch()
+	x.touch(c)
 	return x, nil
 }
 
-func (x *Session) touch() {
+func (x *Session) touch(c Caller) {
 	x.mu.Lock()
 	x.used = x.srv.g.now()
+	if x.caller.Passed == nil && c.Passed != nil && c.Instance == x.caller.Instance {
+		x.caller.Passed = c.Passed // of a session of an earlier daemon
+	}
 	x.mu.Unlock()
 }
 
@@ -196,7 +240,7 @@ func (x *Session) over() {
 		if c.where() != nil { // handed to a link, which has not said yet how far it came
 			c.fail(trouble{class: SentUnknown, text: "the session ended while the call ran"})
 		} else {
-			c.fail(trouble{class: NotSent, text: "the session ended before the call was sent; initialize again"})
+			c.fail(trouble{class: NotSent, text: x.why("the session ended before the call was sent; initialize again")})
 		}
 	}
 	for _, c := range listens {

@@ -30,6 +30,7 @@ func (l *lane) mergeLevel() {
 	}
 	l.mu.Unlock()
 	if change {
+		l.remember()
 		l.fire("logging/setLevel", append(append([]byte(`{"level":`), rpc.Quote(levels[lowest])...), '}'))
 	}
 }

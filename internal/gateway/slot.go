@@ -27,13 +27,20 @@ type slot struct {
 	flight *flight
 	closed bool
 	starts int
+	join   *upstreamJoin // HTTP: what the first start goes on with
 }
 
 type flight struct {
 	done   chan struct{}
 	lane   *lane
 	err    error
-	adopts *atomic.Pointer[string] // what is waited for, when it is no start but the adoption of a child that an earlier daemon left
+	adopts *undecided // it is no start but the adoption of a child that an earlier daemon left
+}
+
+// undecided is what an adoption tells those who wait for it.
+type undecided struct {
+	why  atomic.Pointer[string] // what is waited for
+	over chan struct{}          // closed when it is known whether the child answers to us
 }
 
 // usable gives the running lane, or nil.
@@ -130,10 +137,10 @@ func (f *flight) adopted(ctx context.Context) error {
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	return &startError{text: *f.adopts.Load(), wait: time.Second}
+	return &startError{text: *f.adopts.why.Load(), wait: time.Second}
 }
 
-// decided waits until no adoption is under way.
+// decided waits until it is known whether the child of an earlier daemon answers to us.
 func (s *slot) decided(ctx context.Context) {
 	s.mu.Lock()
 	f := s.flight
@@ -142,7 +149,7 @@ func (s *slot) decided(ctx context.Context) {
 		return
 	}
 	select {
-	case <-f.done:
+	case <-f.adopts.over:
 	case <-ctx.Done():
 	}
 }
@@ -183,6 +190,9 @@ func (s *slot) run(f *flight, wait time.Duration) {
 			f.lane, f.err = nil, &startError{text: "the server was removed, disabled or changed"}
 		}
 		close(f.done)
+		if f.err == nil {
+			s.srv.restarted(s)
+		}
 	}()
 	if wait > 0 {
 		t := time.NewTimer(wait)
@@ -198,7 +208,7 @@ func (s *slot) run(f *flight, wait time.Duration) {
 	defer stop()
 	s.srv.starting.Add(1)
 	began := s.srv.g.now()
-	f.lane, f.err = s.starter()(ctx)
+	f.lane, f.err = s.begin(ctx)
 	s.srv.starting.Add(-1)
 	if f.err != nil {
 		s.srv.startFailed(f.err)

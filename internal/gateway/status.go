@@ -18,6 +18,7 @@ const (
 	Ready     State = "ready"      // handshake done, link alive
 	Waiting   State = "backoff"    // ended; the next start waits
 	CrashLoop State = "crash_loop" // ended too often; one trial a minute, on demand
+	Wedged    State = "wedged"     // a child of an earlier daemon that could not be adopted
 	Off       State = "disabled"   // not routed
 )
 
@@ -52,6 +53,8 @@ type LaneStatus struct {
 	Link     LinkInfo  `json:"link"`
 	Since    time.Time `json:"since"`
 	LastUsed time.Time `json:"last_used,omitzero"`
+	Adopted  bool      `json:"adopted,omitempty"` // from an earlier daemon
+	Note     string    `json:"note,omitempty"`    // why it is wedged
 }
 
 // Counters are totals since the daemon started.
@@ -79,6 +82,9 @@ func (s *Server) status() ServerStatus {
 		Name: e.Name, Kind: "http", Sharing: string(e.Sharing), Direct: e.Direct, State: Idle, Sessions: len(s.sessions),
 		Restarts: int(s.restarts.Load()), LastError: s.lastErr, ErrorAt: s.errAt, Attempts: s.history.Failures(), Malformed: s.malformed.Load(), Lanes: []LaneStatus{},
 	}
+	for laneKey, why := range s.wedged {
+		st.Lanes = append(st.Lanes, LaneStatus{Key: laneKey, State: Wedged, Note: why})
+	}
 	s.mu.Unlock()
 	if e.Stdio != nil {
 		st.Kind = "stdio"
@@ -104,6 +110,9 @@ func (s *Server) status() ServerStatus {
 		}
 	}
 	slices.SortFunc(st.Lanes, func(a, b LaneStatus) int { return strings.Compare(a.Key, b.Key) })
+	if st.State == Idle && len(st.Lanes) > 0 {
+		st.State = Wedged // nothing else is there
+	}
 	if st.State == Idle && s.starting.Load() > 0 {
 		st.State = Starting
 	}

@@ -75,6 +75,12 @@ func (s *Stream) finishOwing(d debt, data []byte, status int) {
 // Delivered tells the gateway that the response was written to the client. The edge calls it once it has.
 func (s *Stream) Delivered() { s.takeDebt().paid() }
 
+// Delivered is that of its stream. It reports true.
+func (r *Reader) Delivered() bool {
+	r.s.Delivered()
+	return true
+}
+
 // drop gives up the response: nobody will read it.
 func (s *Stream) drop() { s.takeDebt().drop() }
 

@@ -1,32 +1,563 @@
 package gateway
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"mcpx/internal/catalog"
 	"mcpx/internal/rpc"
 )
 
-// TestResumeOverCrash: a call in flight at a crash is joined by its client at the next daemon.
-func TestResumeOverCrash(t *testing.T) {
-	got := make(chan Outbound, 8)
-	mc := newMachine(t, nil, func(c *child, m Outbound, msg rpc.Message) {
-		if m.Method == "tools/call" {
+// toolCalls gives the requests of tools to the test and answers everything else.
+func toolCalls(got chan<- Outbound) func(c *child, m Outbound, msg rpc.Message) {
+	return func(c *child, m Outbound, msg rpc.Message) {
+		switch {
+		case m.Method == "tools/call":
 			got <- m
+		case m.Kind == rpc.Request:
+			c.result(m, msg, `{}`)
+		}
+	}
+}
+
+func integers(e *catalog.Server) { e.IDStyle = "int" }
+
+func both(edits ...func(*catalog.Server)) func(*catalog.Server) {
+	return func(e *catalog.Server) {
+		for _, f := range edits {
+			if f != nil {
+				f(e)
+			}
+		}
+	}
+}
+
+// busy keeps lanes that would be idle.
+func busy(e *catalog.Server) { e.Limits.Idle = -1 }
+
+// kinds are the lanes of legacy sessions.
+var kinds = []struct {
+	name string
+	edit func(*catalog.Server)
+}{
+	{"exclusive", nil},
+	{"shared", global},
+	{"shared with integer ids", both(global, integers)},
+}
+
+// oddIDs are ids that travel in different ways.
+var oddIDs = []string{"7", `"a"`, `"0b6c4f3e-8f5e-4a59-9d0c-2f6f0a1c7d21"`, "9007199254740993", `"mx1.7.l.-.-.i1"`, `"q\u0062"`}
+
+// TestCallsOverCrash is the table of supervisor.md section 10 for legacy clients, each row on each kind of lane and with
+// ids that travel in different ways.
+func TestCallsOverCrash(t *testing.T) {
+	rows := []struct {
+		name  string
+		crash func(mc *machine, m Outbound) // what happens between the request and the next daemon; m is zero when nothing is sent
+		sent  bool
+		after func(mc *machine, m Outbound) // at the next daemon
+		want  string
+	}{
+		{"no entry, the journal is complete", func(*machine, Outbound) {}, false, nil, "-31901"},
+		{"no entry, the journal is not complete", func(mc *machine, _ Outbound) { mc.k.newest().blind = true }, false, nil, "-31902"},
+		{"an entry without answer", func(*machine, Outbound) {}, true, func(mc *machine, m Outbound) {
+			mc.k.newest().result(m, scan(mc.t, m.Body), `{"content":["after"]}`)
+		}, `"after"`},
+		{"answered while no daemon was there", func(mc *machine, m Outbound) {
+			mc.k.newest().result(m, scan(mc.t, m.Body), `{"content":["meanwhile"]}`)
+		}, true, nil, `"meanwhile"`},
+		{"answered, the answer could not be kept", func(mc *machine, _ Outbound) { mc.k.newest().last().state = CallLost }, true, nil, "-31903"},
+		{"answered and done", func(mc *machine, _ Outbound) {
+			e := mc.k.newest().last()
+			e.state, e.done = CallAnswered, true
+		}, true, nil, "-31903"},
+		{"the child exited, the call was sent", func(mc *machine, _ Outbound) { mc.perish() }, true, nil, "-31902"},
+		{"the child exited, the call was answered", func(mc *machine, _ Outbound) {
+			mc.k.newest().last().state = CallAnswered
+			mc.perish()
+		}, true, nil, "-31903"},
+		{"the child exited, the call is in no list", func(mc *machine, _ Outbound) { mc.perish() }, false, nil, "-31901"},
+		{"nobody knows what became of the child", func(mc *machine, _ Outbound) { mc.k.newest().die(Exit{}) }, true, nil, "-31902"},
+	}
+	for _, kind := range kinds {
+		for _, row := range rows {
+			t.Run(kind.name+"/"+row.name, func(t *testing.T) {
+				for _, id := range oddIDs {
+					got := make(chan Outbound, 1)
+					mc := newMachine(t, kind.edit, toolCalls(got))
+					x := initialize(t, mc.s, "2025-11-25", "{}")
+					reply(t, send(t, x, `{"jsonrpc":"2.0","id":"first","method":"prompts/list"}`))
+					var m Outbound
+					if row.sent {
+						send(t, x, callBody(id))
+						m = <-got
+					}
+					mc.kill()
+					row.crash(mc, m)
+					mc.start()
+					r := rejoinRaw(t, mc.again(x), id, 7)
+					if row.after != nil {
+						row.after(mc, m)
+					}
+					answer, _ := reply(t, r)
+					if !strings.Contains(answer, row.want) || !strings.Contains(answer, `"id":`+id+`,`) {
+						t.Errorf("id %s got %s, want %s", id, answer, row.want)
+					}
+					if again, _ := reply(t, rejoinRaw(t, mc.again(x), id, 0)); again != answer {
+						t.Errorf("asked again, id %s got %s", id, again)
+					}
+					mc.stop(true)
+					mc.g = nil
+				}
+			})
+		}
+	}
+}
+
+// rejoinRaw asks for the outcome of a request as mcpx connect does: with its raw id.
+func rejoinRaw(t *testing.T, x *Session, id string, epoch uint64) *Reader {
+	t.Helper()
+	return resumeNamed(t, x, "r"+b64(id), epoch)
+}
+
+// last is the youngest entry of the journal.
+func (c *child) last() *entry { return c.entries[len(c.entries)-1] }
+
+// perish is the end of the child while nobody is attached, as the next daemon finds it.
+func (mc *machine) perish() {
+	c := mc.k.newest()
+	exit := Exit{Reason: Exited, Code: 3, Tail: []byte("out of luck\n")}
+	mc.k.lost = append(mc.k.lost, c.mourned(exit))
+	c.die(exit)
+}
+
+// TestDirectAndRemoteOverCrash: without a supervisor nobody knows, and the answer says why.
+func TestDirectAndRemoteOverCrash(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*catalog.Server)
+		want string
+	}{
+		"direct": {func(e *catalog.Server) { e.Direct = true }, "without a supervisor"},
+		"remote": {func(e *catalog.Server) { e.Stdio, e.HTTP = nil, &catalog.HTTP{URL: "http://127.0.0.1/"} }, "remote server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan Outbound, 1)
+			mc := newMachine(t, c.edit, toolCalls(got))
+			x := initialize(t, mc.s, "2025-11-25", "{}")
+			send(t, x, callBody("7"))
+			<-got
+			mc.kill()
+			mc.k.newest().die(Exit{})
+			mc.start()
+			y := mc.again(x)
+			answer, _ := reply(t, resume(t, y, "7", 7))
+			if member(t, answer, "error", "code") != float64(codeSentUnknown) || !strings.Contains(answer, c.want) {
+				t.Errorf("the call got %s", answer)
+			}
+			if next, _ := reply(t, send(t, y, `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`)); !strings.Contains(next, "result") {
+				t.Errorf("the next call of the session got %s", next)
+			}
+		})
+	}
+}
+
+// TestStatefulDirectOverCrash: a session that cannot be restored ends and says why.
+func TestStatefulDirectOverCrash(t *testing.T) {
+	mc := newMachine(t, func(e *catalog.Server) { e.Direct, e.Stateful = true, true }, toolCalls(make(chan Outbound, 1)))
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	mc.kill()
+	mc.k.newest().die(Exit{})
+	mc.start()
+	answer, _ := reply(t, send(t, mc.again(x), callBody("8")))
+	if !strings.Contains(answer, "without a supervisor") || !strings.Contains(answer, "initialize again") {
+		t.Errorf("the next call got %s", answer)
+	}
+	eventually(t, "the session is forgotten", func() bool { return mc.store.count() == 0 })
+}
+
+// TestResumeOfStandalone: the stream of the session goes on from the beginning of the new daemon's.
+func TestResumeOfStandalone(t *testing.T) {
+	mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	mc.kill()
+	c := mc.k.newest()
+	c.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	mc.start()
+	_, r, bad := mc.again(x).Resume(t.Context(), "g.7.99")
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if e := next(t, r); !strings.Contains(string(e.Data), "list_changed") || e.Seq != 1 {
+		t.Errorf("the first message is %d %s", e.Seq, e.Data)
+	}
+	for _, id := range []string{"g.9.0", "r.7.0", "rx.7.0", "h1.7.0", "rNw.9.1", "rNw.0.1"} {
+		if _, _, bad := mc.again(x).Resume(t.Context(), id); bad == nil || bad.Status != 400 {
+			t.Errorf("%s got %v", id, bad)
+		}
+	}
+}
+
+// TestProgressOverCrash: what belongs to a call goes to the stream that its client resumed, with the client's token.
+func TestProgressOverCrash(t *testing.T) {
+	for _, kind := range kinds {
+		for _, token := range []string{`7`, `"tok"`, "9007199254740993", `"mx1.a"`} {
+			t.Run(kind.name+" "+token, func(t *testing.T) {
+				got := make(chan Outbound, 1)
+				mc := newMachine(t, kind.edit, toolCalls(got))
+				x := initialize(t, mc.s, "2025-11-25", "{}")
+				send(t, x, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"progressToken":`+token+`},"name":"a"}}`)
+				m := <-got
+				up := string(scan(t, m.Body).ProgressToken.Of(m.Body))
+				mc.crash()
+				r := resume(t, mc.again(x), "7", 7)
+				c := mc.k.newest()
+				eventually(t, "the call is back", func() bool { return inFlight(mc.s) == 1 })
+				c.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + up + `,"progress":1}}`)
+				c.result(m, scan(t, m.Body), `{}`)
+				_, before := reply(t, r)
+				if len(before) != 1 || !strings.Contains(before[0], `"progressToken":`+token+`,`) {
+					t.Errorf("the client got %s", before)
+				}
+			})
+		}
+	}
+}
+
+// TestSessionsOverCrash: the set-up of a session outlives the daemon, and what ends a session is not undone by a restart.
+func TestSessionsOverCrash(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			mc := newMachine(t, kind.edit, toolCalls(make(chan Outbound, 1)))
+			x, gone := initialize(t, mc.s, "2025-06-18", "{}"), initialize(t, mc.s, "2025-11-25", "{}")
+			reply(t, send(t, x, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`))
+			reply(t, send(t, x, `{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///a"}}`))
+			c := mc.k.all()[0]
+			before := len(c.messages())
+			gone.Close()
+			mc.crash()
+			y := mc.again(x)
+			if y.Version != x.Version || y.level != x.level || !y.subs["file:///a"] || y.short != x.short {
+				t.Errorf("the session came back as %s, level %d, %v", y.Version, y.level, y.subs)
+			}
+			if _, bad := mc.s.Session(gone.ID, owner1); bad == nil || bad.Status != 404 {
+				t.Errorf("the deleted session got %v", bad)
+			}
+			eventually(t, "the lane is back", func() bool { return y.slot.usable() != nil })
+			if after := c.messages(); len(after) != before {
+				t.Errorf("the child was sent %s", after[before:])
+			}
+			r := y.Standalone()
+			c.say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}`)
+			if e := next(t, r); !strings.Contains(string(e.Data), "file:///a") {
+				t.Errorf("the subscriber got %s", e.Data)
+			}
+			mc.stop(false)
+			if mc.store.count() != 1 {
+				t.Errorf("%d sessions are stored after a stop, want 1", mc.store.count())
+			}
+			mc.start()
+			mc.s.sweep(time.Now().Add(sessionTTL + time.Minute))
+			eventually(t, "the idle session is forgotten", func() bool { return mc.store.count() == 0 })
+		})
+	}
+}
+
+// TestChangedWhileDown: sessions and children of a server that changed while no daemon ran are over.
+func TestChangedWhileDown(t *testing.T) {
+	mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	mc.kill()
+	mc.edit = func(e *catalog.Server) { e.Stdio.Args = []string{"other"} }
+	mc.start()
+	if _, bad := mc.s.Session(x.ID, owner1); bad == nil || bad.Status != 404 {
+		t.Errorf("the session got %v", bad)
+	}
+	if len(mc.k.ended) != 1 || !strings.Contains(mc.k.ended[0], "changed") {
+		t.Errorf("ended: %q", mc.k.ended)
+	}
+	eventually(t, "the session is forgotten", func() bool { return mc.store.count() == 0 })
+}
+
+// TestAdoptionDecides: calls that come while a child is being adopted wait, and no second process is started beside it;
+// when it cannot be adopted the place is free for an ordinary start, and status says what was left.
+func TestAdoptionDecides(t *testing.T) {
+	t.Run("adopted late", func(t *testing.T) {
+		got := make(chan Outbound, 2)
+		mc := newMachine(t, nil, toolCalls(got))
+		x := initialize(t, mc.s, "2025-11-25", "{}")
+		send(t, x, callBody("7"))
+		m := <-got
+		mc.kill()
+		mc.k.adopting = make(chan struct{})
+		mc.start()
+		y := mc.again(x)
+		again := send(t, y, callBody("7")) // a client that knows nothing of resuming
+		other := send(t, y, `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`)
+		close(mc.k.adopting)
+		if answer, _ := reply(t, other); !strings.Contains(answer, "result") {
+			t.Errorf("the waiting call got %s", answer)
+		}
+		if answer, _ := reply(t, again); !strings.Contains(answer, "still in flight") {
+			t.Errorf("the repeated call got %s", answer)
+		}
+		mc.k.newest().result(m, scan(t, m.Body), `{"n":1}`)
+		if answer, _ := reply(t, resume(t, y, "7", 7)); !strings.Contains(answer, `"n":1`) {
+			t.Errorf("the first call got %s", answer)
+		}
+		if len(mc.k.all()) != 1 {
+			t.Errorf("%d processes", len(mc.k.all()))
 		}
 	})
-	x := initialize(t, mc.s, "2025-11-25", "{}")
-	send(t, x, callBody("7"))
-	m := <-got
-	mc.crash()
-	y := mc.again(x)
-	r := resume(t, y, "7", 7)
-	c := mc.k.newest()
-	c.result(m, scan(t, m.Body), `{"content":["late"]}`)
-	if answer, _ := reply(t, r); !strings.Contains(answer, "late") || member(t, answer, "id") != 7.0 {
-		t.Errorf("the resumed call got %s", answer)
+	t.Run("undecided", func(t *testing.T) {
+		mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+		x := initialize(t, mc.s, "2025-11-25", "{}")
+		mc.kill()
+		mc.k.adopting = make(chan struct{})
+		mc.start()
+		began := time.Now()
+		answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`))
+		if member(t, answer, "error", "code") != float64(codeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
+			t.Errorf("after %s the call got %s", time.Since(began), answer)
+		}
+		if len(mc.k.all()) != 1 {
+			t.Errorf("%d processes", len(mc.k.all()))
+		}
+		eventually(t, "it is given up", func() bool { return mc.s.status().State == Wedged })
+		if answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":9,"method":"prompts/list"}`)); !strings.Contains(answer, "result") {
+			t.Errorf("the call after that got %s", answer)
+		}
+		if st := mc.s.status(); st.State != Ready || len(st.Lanes) != 2 || len(mc.k.all()) != 2 || len(mc.k.ended) != 0 {
+			t.Errorf("status is %+v, ended %q", st, mc.k.ended)
+		}
+	})
+	t.Run("held by another daemon", func(t *testing.T) {
+		mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+		x := initialize(t, mc.s, "2025-11-25", "{}")
+		mc.kill()
+		mc.k.newest().link = &keptLink{}
+		mc.start()
+		eventually(t, "it is reported", func() bool { return mc.s.status().State == Wedged })
+		mc.k.newest().link = nil
+		if answer, _ := reply(t, resume(t, mc.again(x), "7", 7)); member(t, answer, "error", "code") != float64(codeSentUnknown) {
+			t.Errorf("the outcome is %s", answer)
+		}
+	})
+	t.Run("unfinished", func(t *testing.T) {
+		mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+		x := initialize(t, mc.s, "2025-11-25", "{}")
+		mc.kill()
+		mc.k.newest().blob = nil
+		mc.start()
+		if answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":9,"method":"prompts/list"}`)); !strings.Contains(answer, "result") {
+			t.Errorf("the next call got %s", answer)
+		}
+		if len(mc.k.ended) != 1 || len(mc.k.all()) != 2 {
+			t.Errorf("ended %q, %d processes", mc.k.ended, len(mc.k.all()))
+		}
+	})
+}
+
+// TestExecutableChanged: a replaced program ends what it has begun and is then started anew; one that keeps state stays,
+// and so does one whose file is gone.
+func TestExecutableChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		file  FileState
+		edit  func(*catalog.Server)
+		stays bool
+	}{
+		"changed":            {FileChanged, nil, false},
+		"changed, stateful":  {FileChanged, func(e *catalog.Server) { e.Stateful = true }, true},
+		"missing":            {FileMissing, nil, true},
+		"changed, on shared": {FileChanged, global, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan Outbound, 1)
+			mc := newMachine(t, c.edit, toolCalls(got))
+			x := initialize(t, mc.s, "2025-11-25", "{}")
+			send(t, x, callBody("7"))
+			m := <-got
+			mc.kill()
+			old := mc.k.newest()
+			old.file = c.file
+			mc.start()
+			y := mc.again(x)
+			r := resume(t, y, "7", 7)
+			waits := send(t, y, `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`)
+			old.result(m, scan(t, m.Body), `{"n":1}`)
+			if answer, _ := reply(t, r); !strings.Contains(answer, `"n":1`) {
+				t.Errorf("the running call got %s", answer)
+			}
+			if answer, _ := reply(t, waits); !strings.Contains(answer, "result") {
+				t.Errorf("the call that waited got %s", answer)
+			}
+			if n := len(mc.k.all()); n == 1 != c.stays {
+				t.Errorf("%d processes were started", n)
+			}
+		})
 	}
-	if n := len(mc.k.all()); n != 1 || c.count("initialize") != 1+1 {
-		t.Errorf("%d children, %d initialize", n, c.count("initialize"))
+}
+
+// TestDroppedNotifications: sessions hear that lists may have changed when notifications were lost.
+func TestDroppedNotifications(t *testing.T) {
+	mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	mc.kill()
+	mc.k.newest().dropped = 3
+	mc.start()
+	r := mc.again(x).Standalone()
+	for _, want := range []string{"tools/list_changed", "resources/list_changed"} {
+		if e := next(t, r); !strings.Contains(string(e.Data), want) {
+			t.Errorf("the client heard %s, want %s", e.Data, want)
+		}
+	}
+}
+
+// TestLateAnswers: a client may use an id again; it never gets the answer of the call before.
+func TestLateAnswers(t *testing.T) {
+	for _, kind := range kinds[:2] {
+		for _, crash := range []bool{false, true} {
+			t.Run(fmt.Sprint(kind.name, ", crash ", crash), func(t *testing.T) {
+				got := make(chan Outbound, 2)
+				mc := newMachine(t, kind.edit, toolCalls(got))
+				x := initialize(t, mc.s, "2025-11-25", "{}")
+				c := mc.k.newest()
+				old := send(t, x, callBody("7"))
+				first := <-got
+				cancel := []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+				x.Notify(cancel, scan(t, cancel))
+				if _, state := old.Next(); state != ReadEnd {
+					t.Fatalf("the cancelled call is in state %d", state)
+				}
+				if crash {
+					mc.crash()
+					x = mc.again(x)
+				}
+				r := send(t, x, callBody("7"))
+				second := <-got
+				if string(scan(t, first.Body).ID.Of(first.Body)) == string(scan(t, second.Body).ID.Of(second.Body)) {
+					t.Errorf("both calls have the id of %s", second.Body)
+				}
+				c.result(first, scan(t, first.Body), `{"n":"first"}`)
+				c.result(second, scan(t, second.Body), `{"n":"second"}`)
+				if answer, _ := reply(t, r); !strings.Contains(answer, "second") || member(t, answer, "id") != 7.0 {
+					t.Errorf("the second call got %s", answer)
+				}
+				// A call that was answered, and whose answer nobody has read, gives its id to the next one.
+				for n := range 3 {
+					send(t, x, callBody("9"))
+					m := <-got
+					c.result(m, scan(t, m.Body), `{"n":`+strconv.Itoa(n)+`}`)
+					eventually(t, "it is answered", func() bool { return inFlight(mc.s) == 0 })
+				}
+			})
+		}
+	}
+}
+
+// TestDone: what a supervisor keeps is given up exactly once for every call, however it ended. The keeper reports a second
+// Done, and two entries with one id.
+func TestDone(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			mc := newMachine(t, both(kind.edit, busy), func(c *child, m Outbound, msg rpc.Message) {
+				if name, _ := rpc.Unquote(msg.Name.Of(m.Body)); m.Kind == rpc.Request && name != "never" {
+					c.result(m, msg, `{}`)
+				}
+			})
+			const sessions, calls = 20, 30
+			var all sync.WaitGroup
+			for range sessions {
+				x := initialize(t, mc.s, "2025-11-25", "{}")
+				all.Go(func() {
+					for i := range calls {
+						name := []string{"read", "read", "unread", "never", "resumable"}[i%5]
+						id := strconv.Itoa(i % 7) // used again and again
+						body := []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `"}}`)
+						st := x.Request(body, scan(t, body))
+						switch name {
+						case "read":
+							reply(t, st.Follow())
+							st.Delivered()
+							st.Delivered()
+						case "unread":
+							reply(t, st.Follow())
+							x.Promote(st, []byte(id))
+						case "resumable":
+							x.Promote(st, []byte(id))
+							reply(t, st.Follow())
+							st.Delivered()
+						case "never":
+							cancel := []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+							x.Notify(cancel, scan(t, cancel))
+						}
+					}
+				})
+			}
+			all.Wait()
+			mc.s.sweep(time.Now().Add(replayFor + time.Minute)) // nobody resumes
+			mc.k.empty()
+		})
+	}
+}
+
+// TestManySessionsOverCrash: a hundred sessions, each with a call in flight and one whose answer was not delivered.
+func TestManySessionsOverCrash(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			var mu sync.Mutex
+			held := map[string][]func(){}
+			mc := newMachine(t, both(kind.edit, busy), func(c *child, m Outbound, msg rpc.Message) {
+				name, _ := rpc.Unquote(msg.Name.Of(m.Body))
+				if m.Kind != rpc.Request {
+					return
+				}
+				answer := func() { c.result(m, msg, `{"of":`+strconv.Quote(name)+`}`) }
+				mu.Lock()
+				held[name] = append(held[name], answer)
+				mu.Unlock()
+			})
+			const n = 100
+			var sessions []*Session
+			for i := range n {
+				x := initialize(t, mc.s, "2025-11-25", "{}")
+				sessions = append(sessions, x)
+				for _, id := range []string{"1", "2"} {
+					send(t, x, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"s`+strconv.Itoa(i)+`-`+id+`"}}`)
+				}
+			}
+			eventually(t, "all calls are there", func() bool { mu.Lock(); defer mu.Unlock(); return len(held) == 2*n })
+			release := func(id string) {
+				mu.Lock()
+				defer mu.Unlock()
+				for i := range n {
+					for _, f := range held["s"+strconv.Itoa(i)+"-"+id] {
+						f()
+					}
+				}
+			}
+			release("1") // answered, not delivered
+			mc.crash()
+			var all sync.WaitGroup
+			for i, x := range sessions {
+				all.Go(func() {
+					y := mc.again(x)
+					for _, id := range []string{"1", "2"} {
+						want := `"of":"s` + strconv.Itoa(i) + `-` + id + `"`
+						if answer, _ := reply(t, resume(t, y, id, 7)); !strings.Contains(answer, want) {
+							t.Errorf("session %d got %s, want %s", i, answer, want)
+						}
+					}
+				})
+			}
+			eventually(t, "the children are back", func() bool { return inFlight(mc.s) == n })
+			release("2")
+			all.Wait()
+			mc.s.sweep(time.Now().Add(replayFor + time.Minute))
+			mc.k.empty()
+		})
 	}
 }
