@@ -138,6 +138,14 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 			return 99, true
 		}
 		reply(c.Process.Pid)
+	case "wait-for": // answers when the file is there, and reads nothing until then
+		for {
+			if _, err := os.Stat(arg); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		reply("late")
 	case "env":
 		reply(os.Environ())
 	case "where":

@@ -1,0 +1,383 @@
+//go:build unix
+
+package shim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
+	"mcpx/internal/process"
+	"mcpx/internal/rpc"
+	"mcpx/internal/shim"
+)
+
+// home is one state directory with the daemons that come one after the other.
+type home struct {
+	*rig
+	root  string
+	epoch uint64
+	id    string // of the bundle
+}
+
+func newHome(t testing.TB, change func(*shim.Config)) *home {
+	t.Helper()
+	h := &home{root: t.TempDir()}
+	h.next(t, change)
+	return h
+}
+
+// next is the daemon after the present one.
+func (h *home) next(t testing.TB, change func(*shim.Config)) {
+	t.Helper()
+	h.epoch++
+	h.rig = newRig(t, func(c *shim.Config) {
+		c.StateDir, c.RunDir, c.Epoch = filepath.Join(h.root, "state"), filepath.Join(h.root, "run"), h.epoch
+		if change != nil {
+			change(c)
+		}
+	})
+	last := h.rig
+	t.Cleanup(func() { // before the rig waits for its links
+		if h.id != "" {
+			last.End(h.id, "the test is over")
+		}
+	})
+}
+
+// start opens a supervised child that is ended with the test, whoever holds it then.
+func (h *home) start(t testing.TB, args ...string) (gateway.KeptLink, *sink, string) {
+	t.Helper()
+	s := newSink()
+	o := h.request(false, args...)
+	o.Process = "digest"
+	l, err := h.Open(context.Background(), o, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.id = h.bundle(t)
+	who, err := process.Identify(l.Info().Supervisor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.End(h.id, "the test is over")
+		h.Wait()
+		if who.Alive() {
+			t.Error("the supervisor outlived the test")
+			process.Kill(who)
+		}
+	})
+	return l.(gateway.KeptLink), s, h.id
+}
+
+// bundle is the id of the only one there is.
+func (h *home) bundle(t testing.TB) string {
+	t.Helper()
+	all, err := os.ReadDir(filepath.Join(h.state, "bundles"))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("bundles %v, %v; want one", all, err)
+	}
+	return all[0].Name()
+}
+
+// adopt takes a survivor over.
+func (h *home) adopt(t testing.TB, id string) (gateway.Adopted, gateway.KeptLink, *sink) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s := newSink()
+	var got gateway.Adopted
+	take := func(a gateway.Adopted) (gateway.Sink, error) {
+		got = a
+		return s, nil
+	}
+	err := h.Adopt(ctx, id, take)
+	for fault.KindOf(err) == fault.Busy && ctx.Err() == nil {
+		// The daemon that crashed is this very process, so only the end of its connection tells.
+		err = h.Adopt(ctx, id, take)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got, got.Link, s
+}
+
+// crash kills the daemon that holds l, and makes the next one.
+func (h *home) crash(t testing.TB, l gateway.Link) {
+	t.Helper()
+	shim.Crash(l)
+	h.next(t, nil)
+}
+
+// call sends a request with a tag.
+func call(t testing.TB, l gateway.Link, ref uint64, verb, arg string) {
+	t.Helper()
+	err := l.Send(gateway.Outbound{
+		Body: fmt.Appendf(nil, `{"id":%d,"method":"tools/call","do":%q,"arg":%q}`, ref, verb, arg),
+		Kind: rpc.Request, Ref: ref, Method: "tools/call", Tag: fmt.Appendf(nil, "tag %d", ref),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func written(t testing.TB, s *sink, ref uint64) {
+	t.Helper()
+	s.until(t, fmt.Sprintf("WRITTEN %d", ref), func() bool {
+		for _, w := range s.written {
+			if w == ref {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+var ignoreAge = cmpopts.IgnoreFields(gateway.KeptCall{}, "Age")
+
+// TestS2AdoptAfterCrash: the daemon dies with one answer not done with, one call under way, and one that nobody needs.
+func TestS2AdoptAfterCrash(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, s, id := h.start(t)
+	if err := l.Save([]byte("the lane")); err != nil {
+		t.Fatal(err)
+	}
+	call(t, l, 1, "where", "")
+	call(t, l, 2, "where", "")
+	s.answer(t, 1, nil)
+	s.answer(t, 2, nil)
+	l.Done(1)
+	call(t, l, 3, "where", "")
+	s.answer(t, 3, nil)
+	call(t, l, 4, "wait-for", filepath.Join(h.root, "go"))
+	written(t, s, 4)
+	before := l.Info()
+	h.crash(t, l)
+
+	a, l, s := h.adopt(t, id)
+	if got := l.Info(); got.Pid != before.Pid || got.Supervisor != before.Supervisor || a.Child != before.Pid {
+		t.Errorf("adopted %+v, child %d; before %+v", got, a.Child, before)
+	}
+	want := []gateway.KeptCall{
+		{Ref: 1, ID: []byte("2"), Method: "tools/call", Tag: []byte("tag 2"), State: gateway.CallAnswered},
+		{Ref: 2, ID: []byte("3"), Method: "tools/call", Tag: []byte("tag 3"), State: gateway.CallAnswered},
+		{Ref: 3, ID: []byte("4"), Method: "tools/call", Tag: []byte("tag 4"), State: gateway.CallRunning},
+	}
+	if diff := cmp.Diff(want, a.Calls, ignoreAge); diff != "" {
+		t.Error(diff)
+	}
+	finished := []gateway.KeptCall{{ID: []byte("1"), Method: "tools/call", Tag: []byte("tag 1")}}
+	if diff := cmp.Diff(finished, a.Finished, ignoreAge); diff != "" {
+		t.Error(diff)
+	}
+	if string(a.Blob) != "the lane" || !a.Complete || a.Process != "digest" || a.Server != "srv_x" || a.Lane != "lane" ||
+		a.Executable != gateway.FileSame || a.Dropped != 0 {
+		t.Errorf("adopted %+v", a)
+	}
+	s.answer(t, 2, nil)
+	s.answer(t, 3, nil)
+	l.Done(1, 2)
+	if err := os.WriteFile(filepath.Join(h.root, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.answer(t, 4, nil) // the call of the dead daemon goes on and ends with us
+	call(t, l, 10, "where", "")
+	s.answer(t, 10, nil)
+	if l.Abort(3) {
+		t.Error("a call that was written long ago was taken back")
+	}
+	l.Done(3, 10)
+	h.crash(t, l)
+
+	a, l, s = h.adopt(t, id)
+	if len(a.Calls) > 0 && len(a.Finished) == 5 {
+		t.Log("the word of a crashed daemon did not get through, which is allowed") // DONE waits for company up to 20 ms
+	}
+	if err := l.Detach(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.closed(t); e.Reason != gateway.Detached {
+		t.Errorf("exit %+v", e)
+	}
+}
+
+// TestDoneRides: DONE of an orderly detach is not lost, and a request that still runs may be done with.
+func TestDoneRides(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, s, id := h.start(t)
+	call(t, l, 1, "where", "")
+	s.answer(t, 1, nil)
+	call(t, l, 2, "wait-for", filepath.Join(h.root, "go"))
+	written(t, s, 2)
+	l.Done(1, 2)
+	if err := l.Detach(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	h.next(t, nil)
+	a, l, s := h.adopt(t, id)
+	if len(a.Calls) != 0 || len(a.Finished) != 2 {
+		t.Errorf("calls %+v, finished %+v", a.Calls, a.Finished)
+	}
+	if err := os.WriteFile(filepath.Join(h.root, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.answer(t, 2, nil) // what nobody keeps is passed on
+	call(t, l, 3, "where", "")
+	s.answer(t, 3, nil)
+	h.crash(t, l)
+	a, l, _ = h.adopt(t, id)
+	if len(a.Calls) != 1 || string(a.Calls[0].ID) != "3" {
+		t.Errorf("calls %+v, want the last one", a.Calls)
+	}
+	l.Close("")
+}
+
+// TestDetachHandsOverTheQueue: a planned restart loses no request that was accepted.
+func TestDetachHandsOverTheQueue(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, _, id := h.start(t)
+	const n = 200
+	call(t, l, n+1, "delay", "200")
+	for ref := uint64(1); ref <= n; ref++ {
+		call(t, l, ref, "where", strings.Repeat("x", 5<<10)) // more than the window, and than a pipe
+	}
+	if err := l.Save([]byte("saved last")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Detach(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	h.next(t, nil)
+	a, l, s := h.adopt(t, id)
+	if len(a.Calls) != n+1 || string(a.Blob) != "saved last" {
+		t.Errorf("%d calls, blob %q", len(a.Calls), a.Blob)
+	}
+	for id := 1; id <= n+1; id++ {
+		s.answer(t, id, nil)
+	}
+	l.Close("")
+}
+
+// TestS8Fencing: two daemons want one supervisor.
+func TestS8Fencing(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, s, id := h.start(t)
+	call(t, l, 1, "where", "")
+	s.answer(t, 1, nil)
+	h.next(t, nil)
+	err := h.Adopt(t.Context(), id, func(gateway.Adopted) (gateway.Sink, error) {
+		t.Error("a held supervisor was given")
+		return nil, nil
+	})
+	if fault.KindOf(err) != fault.Busy || !strings.Contains(err.Error(), fmt.Sprintf("process %d, version test", os.Getpid())) {
+		t.Errorf("error %v, want busy with the holder", err)
+	}
+	h.next(t, func(c *shim.Config) { c.Steal = true })
+	_, thief, ts := h.adopt(t, id)
+	if e := s.closed(t); e.Reason != gateway.Detached {
+		t.Errorf("the old holder was told %+v", e)
+	}
+	if err := l.Send(gateway.Outbound{Body: []byte(`{"id":66}`)}); err == nil {
+		t.Error("the old holder can still send")
+	}
+	call(t, thief, 5, "where", "")
+	ts.answer(t, 5, nil)
+	if _, reached := ts.answers["66"]; reached {
+		t.Error("a message of the old holder reached the child")
+	}
+}
+
+// TestTakeRefuses: the gateway does not want the child after all.
+func TestTakeRefuses(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, s, id := h.start(t)
+	call(t, l, 1, "where", "")
+	s.answer(t, 1, nil)
+	h.crash(t, l)
+	no := errors.New("not wanted")
+	err := error(fault.New(fault.Busy, ""))
+	for fault.KindOf(err) == fault.Busy { // until the supervisor has seen the crash
+		err = h.Adopt(t.Context(), id, func(gateway.Adopted) (gateway.Sink, error) { return nil, no })
+	}
+	if !errors.Is(err, no) {
+		t.Errorf("error %v", err)
+	}
+	a, _, s := h.adopt(t, id) // the same daemon may ask again
+	if len(a.Calls) != 1 {
+		t.Errorf("calls %+v", a.Calls)
+	}
+	s.answer(t, 1, nil)
+}
+
+// TestSameDaemonComesBack: numbers of requests must not meet when one daemon attaches twice.
+func TestSameDaemonComesBack(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, s, id := h.start(t)
+	call(t, l, 1, "where", "")
+	s.answer(t, 1, nil)
+	if err := l.Detach(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	a, l, s := h.adopt(t, id)
+	if len(a.Calls) != 1 {
+		t.Fatalf("calls %+v", a.Calls)
+	}
+	call(t, l, 2, "where", "")
+	s.answer(t, 2, nil)
+	written(t, s, 2)
+	l.Done(1)
+	if err := l.Detach(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	a, _, _ = h.adopt(t, id)
+	if len(a.Calls) != 1 || string(a.Calls[0].ID) != "2" {
+		t.Errorf("calls %+v, want the second", a.Calls)
+	}
+}
+
+// TestSocketIsMadeAgain: run directories are emptied at logout.
+func TestSocketIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, _, id := h.start(t)
+	h.crash(t, l)
+	if err := os.RemoveAll(h.run); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	_, l, s := h.adopt(t, id)
+	t.Logf("adopted after %v", time.Since(begin))
+	call(t, l, 1, "where", "")
+	s.answer(t, 1, nil)
+}
+
+func TestAdoptNothing(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	for _, id := range []string{"shim_none", "../state", ""} {
+		err := h.Adopt(t.Context(), id, func(gateway.Adopted) (gateway.Sink, error) {
+			t.Error("taken")
+			return nil, nil
+		})
+		if fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+//go:build unix
+
+package shim
+
+import "mcpx/internal/gateway"
+
+// Crash ends the connection of a supervised link as the death of its daemon would: in the middle of whatever is on its
+// way, and without a word.
+func Crash(l gateway.Link) {
+	k := l.(*link)
+	k.detaching.Store(true) // else it takes the supervisor for lost, and kills it
+	_ = k.conn.Close()
+	<-k.done
+}
+
+// SpeakProtocol makes this process speak other versions of the attach protocol.
+func SpeakProtocol(from, to int) { protoMin, protoMax = from, to }
