@@ -21,5 +21,8 @@ func StreamName(id []byte) string {
 }
 
 // RejoinID is the event id with which a client asks for the outcome of a request of which it has seen no event. Epochs
-// are counted from 1: 0 stands for whatever daemon sent the request on.
-func RejoinID(id []byte) string { return StreamName(id) + ".0.0" }
+// are counted from 1: 0 stands for whatever daemon sent the request on. It holds the id whole, however long it is: of a
+// request that no daemon has heard of, the answer still needs the id.
+func RejoinID(id []byte) string {
+	return "r" + base64.RawURLEncoding.EncodeToString(id) + ".0.0"
+}
