@@ -34,7 +34,7 @@ func (f *Front) batch(w http.ResponseWriter, r *http.Request, srv *gateway.Serve
 		return
 	}
 	v := view{w: w, r: r, asJSON: true, srv: srv, f: f}
-	answers, failed := v.batchParts(r.Context(), x, body, parts)
+	answers, inWork, failed := v.batchParts(r.Context(), x, body, parts)
 	switch {
 	case failed != nil:
 		writeJSON(w, http.StatusBadRequest, failed)
@@ -43,6 +43,13 @@ func (f *Front) batch(w http.ResponseWriter, r *http.Request, srv *gateway.Serve
 	default:
 		writeJSON(w, http.StatusOK, joinArray(answers))
 	}
+	for _, p := range inWork {
+		if r.Context().Err() == nil {
+			p.st.Delivered()
+		} else {
+			x.Promote(p.st, p.id) // its client can ask for each request by its id
+		}
+	}
 }
 
 // maxBatch bounds the elements of one batch: each request of it is a call in flight.
@@ -50,19 +57,18 @@ const maxBatch = 256
 
 // batchParts sends the elements one by one and collects the answers in order. Notifications of the calls are read and
 // dropped: a JSON array has no place for them, and the standalone stream is open to a client that wants them.
-func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, parts []rpc.Span) (answers [][]byte, failed []byte) {
+func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, parts []rpc.Span) (answers [][]byte, inWork []*pending, failed []byte) {
 	if len(parts) > maxBatch {
-		return nil, rpc.ErrorResponse(nil, -32600, fmt.Sprintf("the batch has more than %d elements", maxBatch), nil)
+		return nil, nil, rpc.ErrorResponse(nil, -32600, fmt.Sprintf("the batch has more than %d elements", maxBatch), nil)
 	}
 	msgs := make([]rpc.Message, len(parts))
 	for i, p := range parts {
 		m, err := rpc.Scan(p.Of(body))
 		if err != nil || m.Kind == rpc.Request && m.MethodOf(p.Of(body)) == "initialize" {
-			return nil, rpc.ErrorResponse(nil, -32600, "an element of the batch is not a JSON-RPC message, or is initialize", nil)
+			return nil, nil, rpc.ErrorResponse(nil, -32600, "an element of the batch is not a JSON-RPC message, or is initialize", nil)
 		}
 		msgs[i] = m
 	}
-	var inWork []*pending
 	for i, p := range parts {
 		one := rpc.OneLine(slices.Clone(p.Of(body)))
 		switch msgs[i].Kind {
@@ -80,7 +86,7 @@ func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, p
 			answers = append(answers, a)
 		}
 	}
-	return answers, nil
+	return answers, inWork, nil
 }
 
 // final waits for the response of a stream; nil when there is none.

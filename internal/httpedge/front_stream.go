@@ -49,6 +49,7 @@ func (v view) modern(st *gateway.Stream) {
 	e, ok := v.first(reader, &v.srv.Quiet)
 	if ok && e.Final && v.asJSON {
 		writeJSON(v.w, e.Status, e.Data)
+		reader.Delivered()
 		return
 	}
 	if !ok && v.r.Context().Err() != nil {
@@ -76,11 +77,13 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 		wait = nil
 	}
 	e, ok := v.first(reader, wait)
-	if ok && e.Final && v.asJSON {
-		writeJSON(v.w, e.Status, e.Data)
+	if v.r.Context().Err() != nil {
+		x.Promote(st, id) // its client has seen no event id, but can ask for the request by its own
 		return
 	}
-	if v.r.Context().Err() != nil {
+	if ok && e.Final && v.asJSON {
+		writeJSON(v.w, e.Status, e.Data)
+		reader.Delivered()
 		return
 	}
 	out := &streamView{v: v, reader: reader, moved: v.pending(x, st)}
@@ -96,7 +99,9 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 		out.name, out.epoch = st.ID, x.Epoch()
 		out.prime = x.Version >= era.V20251125
 	}
-	v.stream(out, e, ok)
+	if !v.stream(out, e, ok) && out.name == "" {
+		x.Promote(st, id)
+	}
 }
 
 // follow writes a standalone or resumed stream of a session until the client leaves or the stream ends.
@@ -219,7 +224,7 @@ func (v view) stream(out *streamView, e gateway.Event, have bool) bool {
 	if have {
 		buf = out.append(buf, e)
 		if e.Final {
-			return send()
+			return send() && out.reader.Delivered()
 		}
 	}
 	if !send() {
@@ -233,7 +238,7 @@ func (v view) stream(out *streamView, e gateway.Event, have bool) bool {
 		case gateway.ReadEvent:
 			buf = out.append(buf, e)
 			if e.Final {
-				return send()
+				return send() && out.reader.Delivered()
 			}
 			if len(buf) > 64<<10 && !send() {
 				return false
