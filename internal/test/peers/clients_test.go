@@ -96,9 +96,9 @@ var clients = map[string]func(t *testing.T, r route, env []string, p published) 
 			t.Fatal(err)
 		}
 		remote := modules(t, "mcp-remote", "dist", "proxy.js")
-		return converse(t, env, []string{node(t), remote, r.url, "--transport", "http-only", "--allow-http"},
-			`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`,
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, p.tool, arguments))
+		s := speak(t, env, []string{node(t), remote, r.url, "--transport", "http-only", "--allow-http"})
+		return s.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`, "2"),
+			s.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, p.tool, arguments), "3")
 	},
 }
 
@@ -131,10 +131,18 @@ func TestPublishedClients(t *testing.T) {
 	}
 }
 
-// converse speaks to a stdio client-side proxy: handshake, then one request at a time; it returns the two answers.
-func converse(t *testing.T, env []string, argv []string, first, second string) (string, string) {
+// speaker is a conversation with a stdio client-side proxy.
+type speaker struct {
+	t          *testing.T
+	in         io.Writer
+	lines      *bufio.Reader
+	complaints *strings.Builder
+}
+
+// speak starts the proxy and does the handshake. It ends with the test, and what lasts too long ends it.
+func speak(t *testing.T, env []string, argv []string) *speaker {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir = env, t.TempDir()
 	ownGroup(cmd)
 	in, err := cmd.StdinPipe()
@@ -145,36 +153,47 @@ func converse(t *testing.T, env []string, argv []string, first, second string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	var complaints strings.Builder
-	cmd.Stderr = &complaints
+	s := &speaker{t: t, in: in, lines: bufio.NewReader(out), complaints: &strings.Builder{}}
+	cmd.Stderr = s.complaints
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	stop := time.AfterFunc(clientWithin, func() { endGroup(cmd) })
-	defer func() {
+	t.Cleanup(func() {
 		stop.Stop()
 		endGroup(cmd)
 		_ = cmd.Wait() // it was killed
-	}()
-	lines := bufio.NewReader(out)
-	ask := func(request, id string) string {
-		if _, err := io.WriteString(in, request+"\n"); err != nil {
-			t.Fatalf("%v\n%s", err, complaints.String())
-		}
-		for id != "" {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatalf("no answer to %s: %v\n%s", request, err, complaints.String())
-			}
-			if strings.Contains(line, `"id":`+id) && !strings.Contains(line, `"method"`) {
-				return line
-			}
-		}
-		return ""
+	})
+	s.ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"peers","version":"1"}}}`, "1")
+	s.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return s
+}
+
+func (s *speaker) send(message string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.in, message+"\n"); err != nil {
+		s.t.Fatalf("%v\n%s", err, s.complaints)
 	}
-	ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"peers","version":"1"}}}`, "1")
-	ask(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, "")
-	return ask(first, "2"), ask(second, "3")
+}
+
+// answer reads up to the answer with this id.
+func (s *speaker) answer(id string) string {
+	s.t.Helper()
+	for {
+		line, err := s.lines.ReadString('\n')
+		if err != nil {
+			s.t.Fatalf("no answer to %s: %v\n%s", id, err, s.complaints)
+		}
+		if strings.Contains(line, `"id":`+id) && !strings.Contains(line, `"method"`) {
+			return line
+		}
+	}
+}
+
+func (s *speaker) ask(request, id string) string {
+	s.t.Helper()
+	s.send(request)
+	return s.answer(id)
 }
 
 func environMap(env []string) map[string]string {

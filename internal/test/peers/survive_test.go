@@ -1,0 +1,135 @@
+package peers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpx/internal/test/fakemcp"
+	"mcpx/internal/test/rig"
+)
+
+const (
+	// inTheCall is how long the call lasts in whose middle the daemon is killed: the clients of the SDK come back a second
+	// after their stream broke.
+	inTheCall = 4 * time.Second
+	// resumable is the time after which the response to a call is a stream with an event id, and what a busy machine
+	// needs on top. Before that a broken connection tells a client nothing, whatever we do.
+	resumable = 1500 * time.Millisecond
+)
+
+// outlived is a daemon with one server.
+type outlived struct {
+	*rig.Gateway
+	t      *testing.T
+	record string // what the children read
+}
+
+func outlive(t *testing.T) outlived {
+	t.Helper()
+	g := outlived{rig.Start(t), t, ""}
+	g.record = filepath.Join(g.Home, "kept.record")
+	g.Add("kept", rig.Fixture(t, fakemcp.Options{Record: g.record}))
+	return g
+}
+
+// next kills the daemon and starts another one.
+func (g outlived) next() {
+	g.t.Helper()
+	g.Kill()
+	g.Serve()
+}
+
+func (g outlived) reads(text string) int {
+	g.t.Helper()
+	raw, err := os.ReadFile(g.record)
+	if err != nil && !os.IsNotExist(err) {
+		g.t.Fatal(err)
+	}
+	return strings.Count(string(raw), text)
+}
+
+// inTheMiddle kills the daemon in the middle of the call that is under way.
+func (g outlived) inTheMiddle() {
+	g.t.Helper()
+	rig.Until(g.t, clientWithin, "the child has the call", func() bool { return g.reads(`"name":"sleep"`) > 0 })
+	time.Sleep(resumable)
+	g.next()
+}
+
+// slept fails unless the answer of the long call arrived and the call ran once.
+func (g outlived) slept(answer string) {
+	g.t.Helper()
+	if want := fmt.Sprintf("slept %d ms", inTheCall.Milliseconds()); !strings.Contains(answer, want) {
+		g.t.Errorf("no %q in the answer:\n%s", want, answer)
+	}
+	if n := g.reads(`"name":"sleep"`); n != 1 {
+		g.t.Errorf("the child read the call %d times", n)
+	}
+}
+
+// TestPublishedClientsOutliveTheDaemon: what a client from npm sees of a daemon that is killed and started again: nothing
+// between two calls of a session, and the true answer of a call in whose middle it happens.
+func TestPublishedClientsOutliveTheDaemon(t *testing.T) {
+	long := fmt.Sprintf(`{"ms":%d}`, inTheCall.Milliseconds())
+	t.Run("mcp-remote", func(t *testing.T) {
+		t.Parallel()
+		_, env := home(t)
+		g := outlive(t)
+		s := speak(t, env, []string{node(t), modules(t, "mcp-remote", "dist", "proxy.js"), g.URL("kept"), "--transport", "http-only", "--allow-http"})
+		call := func(id, name, arguments string) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, name, arguments)
+		}
+		counts := func(id string, want int) {
+			t.Helper()
+			if answer := s.ask(call(id, "counter", `{}`), id); !strings.Contains(answer, fmt.Sprintf(`"text":"%d"`, want)) {
+				t.Errorf("call %s: the counter is not %d: %s", id, want, answer)
+			}
+		}
+		counts("2", 1)
+		handshakes := g.reads(`"method":"initialize"`)
+		g.next()
+		counts("3", 2)
+		s.send(call("4", "sleep", long))
+		g.inTheMiddle()
+		g.slept(s.answer("4"))
+		counts("5", 3)
+		if n := g.reads(`"method":"initialize"`); n != handshakes {
+			t.Errorf("%d handshakes after the first call", n-handshakes)
+		}
+	})
+	for name, argv := range map[string]func(t *testing.T, dir, url string) []string{
+		"inspector": func(t *testing.T, _, url string) []string {
+			return []string{
+				node(t), modules(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli", url, "--transport", "http",
+				"--method", "tools/call", "--tool-name", "sleep", "--tool-arg", fmt.Sprintf("ms=%d", inTheCall.Milliseconds()),
+			}
+		},
+		"mcporter": func(t *testing.T, dir, url string) []string {
+			config := filepath.Join(dir, "mcporter.json")
+			writeJSON(t, config, map[string]any{"mcpServers": map[string]any{"gw": map[string]any{"url": url}}})
+			return []string{node(t), modules(t, "mcporter", "dist", "cli.js"), "--config", config, "call", "gw.sleep", "--args", long}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, env := home(t)
+			g := outlive(t)
+			command := argv(t, dir, g.URL("kept"))
+			end := make(chan output, 1)
+			go func() {
+				defer close(end)
+				end <- run(t, clientWithin, dir, env, command...)
+			}()
+			g.inTheMiddle()
+			o := <-end
+			if o.code != 0 {
+				t.Errorf("exit code %d: %s", o.code, o.stderr)
+			}
+			g.slept(o.stdout)
+		})
+	}
+}
