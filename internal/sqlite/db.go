@@ -190,11 +190,11 @@ func (db *DB) run(ctx context.Context, pool *sql.DB, o *sql.TxOptions, fn func(*
 	if o != nil && o.ReadOnly {
 		return nil
 	}
-	crash.Point("sqlite.commit")
+	crash.Point("sqlite.before-commit")
 	if err := t.Commit(); err != nil {
 		return describe(err, db.path)
 	}
-	crash.Point("sqlite.committed")
+	crash.Point("sqlite.after-commit")
 	return nil
 }
 
