@@ -260,5 +260,15 @@ func (p *play) end() {
 			break // an orderly end
 		}
 	}
-	rig.Until(t, settleWithin, "nothing is left", func() bool { return len(leftovers(t, p.g.Home)) == 0 && len(rig.Naming(p.g.Home)) == 0 })
+	var left []string
+	for deadline := time.Now().Add(settleWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		left = leftovers(t, p.g.Home)
+		for pid, args := range rig.Naming(p.g.Home) {
+			left = append(left, fmt.Sprintf("pid %d: %s", pid, args))
+		}
+		if len(left) == 0 {
+			return
+		}
+	}
+	complain(t, "left over", left)
 }
