@@ -104,7 +104,9 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 	}
 }
 
-// follow writes a standalone or resumed stream of a session until the client leaves or the stream ends.
+// follow writes a standalone or resumed stream of a session until the client leaves or the stream ends. To a client that
+// has all of it already it says 204, with which the standard of event streams ends reconnection: clients of the SDK take
+// no error for the response and would come back every second for as long as the stream is kept.
 func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
 	x.Opened()
 	defer x.Done()
@@ -113,7 +115,12 @@ func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
 	if x.Version >= era.V20250326 {
 		out.name, out.epoch = name, x.Epoch()
 	}
-	v.stream(out, gateway.Event{}, false)
+	e, state := reader.Next()
+	if state == gateway.ReadEnd {
+		v.w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	v.stream(out, e, state == gateway.ReadEvent)
 }
 
 // isMoved reports whether the server went to the next daemon, which has what reader waits for.

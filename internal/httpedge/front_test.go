@@ -255,6 +255,11 @@ func TestFrontResume(t *testing.T) {
 	if status != 200 || !strings.Contains(body, "early") || !strings.Contains(body, `"ok":true`) {
 		t.Errorf("the resume got %d %s", status, body)
 	}
+	_, last, _ := strings.Cut(body[strings.LastIndex(body, "id: "):], "id: ")
+	last, _, _ = strings.Cut(last, "\n")
+	if status, body, _ := do(t, "GET", a, "", "Mcp-Session-Id: "+x, "Last-Event-ID: "+last); status != 204 {
+		t.Errorf("a resume behind the response got %d %q, want 204", status, body)
+	}
 }
 
 // TestFrontLies: a length that is not kept, and one over the limit.
