@@ -27,7 +27,9 @@ type Env struct {
 	asks  bool // a person sits at In and Err: questions are possible
 	color bool // Out is a terminal and NO_COLOR is not set
 	logs  bool // Err is a terminal: logs are text, not JSON
-	json  bool
+
+	successor bool // this process took over from the daemon that started it: nobody waits for its end
+	json      bool
 }
 
 // Paths are the places of this home.

@@ -47,6 +47,7 @@ func (e *Env) takeOver(ctx context.Context, a Args, detached bool) error {
 		return err
 	}
 	e.logs = false // the terminal belongs to the process before us, which leads its signals here
+	e.successor = true
 	return e.untilStopped(ctx, d, false)
 }
 
@@ -159,12 +160,12 @@ func (f *formers) done() <-chan struct{} {
 }
 
 // handedOver is the rest of the life of a process whose daemon let go. One in the background ends with its connections.
-// One in the foreground stays: whoever started it waits for its end, and it leads signals to the daemon that runs now.
+// One that a person or a service manager started in the foreground stays: whoever started it waits for its end, and it leads signals to the daemon that runs now.
 func (e *Env) handedOver(ctx context.Context, old api.Daemon, next daemon.Succession, hangup <-chan os.Signal, former *formers) error {
 	if next.Err != nil {
 		return next.Err
 	}
-	if old.Detached || e.notify("MAINPID="+strconv.Itoa(next.By.Pid)) {
+	if old.Detached || e.successor || e.notify("MAINPID="+strconv.Itoa(next.By.Pid)) {
 		select {
 		case <-former.done():
 		case <-ctx.Done():

@@ -118,8 +118,13 @@ func (d *Daemon) start(ctx context.Context) error {
 	crash.Point("daemon.state-made")
 	me := owner{Pid: os.Getpid(), Started: c.Now().UTC(), Version: c.Version}
 	var err error
-	if d.lock, err = own(ctx, c.Paths, me); err != nil {
+	if d.lock, err = own(ctx, c.Paths); err != nil {
 		return err
+	}
+	if c.Take == nil { // else clients wait: the name is written when they are served
+		if err := me.write(c.Paths); err != nil {
+			return err
+		}
 	}
 	crash.Point("daemon.locked")
 	if d.settings, err = LoadSettings(c.Paths.Settings(), c.Getenv); err != nil {
@@ -263,9 +268,12 @@ func EndChildren(ctx context.Context, paths api.Paths, version string, now time.
 	if _, err := os.Stat(paths.State); os.IsNotExist(err) {
 		return 0, nil
 	}
-	lock, err := own(ctx, paths, owner{Pid: os.Getpid(), Started: now.UTC(), Version: version})
+	lock, err := own(ctx, paths)
 	if err != nil {
 		return 0, err
+	}
+	if err := (owner{Pid: os.Getpid(), Started: now.UTC(), Version: version}).write(paths); err != nil {
+		return 0, errors.Join(err, lock.Release())
 	}
 	ended, err = sweep(ctx, paths)
 	if removeErr := os.Remove(paths.Owner()); err == nil {

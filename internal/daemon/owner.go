@@ -27,8 +27,8 @@ const lockGrace = 200 * time.Millisecond
 // errHeld ends the wait for a lock that somebody holds for good.
 var errHeld = errors.New("held by a daemon that lives")
 
-// own takes the lock of the home, or fails with an error that names the holder.
-func own(ctx context.Context, paths api.Paths, me owner) (*atomicfile.Lock, error) {
+// own takes the lock of the home, or fails with an error that names the holder. The new holder then writes its name.
+func own(ctx context.Context, paths api.Paths) (*atomicfile.Lock, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, lockGrace, errHeld)
 	defer stop()
 	lock, err := atomicfile.WaitLock(ctx, paths.Lock())
@@ -38,9 +38,6 @@ func own(ctx context.Context, paths api.Paths, me owner) (*atomicfile.Lock, erro
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "lock-failed").Saying("the lock %s cannot be taken", paths.Lock()).
 			Hinting("state must be on a local file system that you can write to").Because(err)
-	}
-	if err := me.write(paths); err != nil {
-		return nil, errors.Join(err, lock.Release())
 	}
 	return lock, nil
 }

@@ -29,6 +29,9 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
+		if s.moving.Load() {
+			return nil, errMoving
+		}
 		return nil, errUnwanted
 	}
 	s.lanes[l] = struct{}{}

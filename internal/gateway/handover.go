@@ -105,6 +105,9 @@ func (s *Server) supervised() bool {
 	return e.Stdio != nil && !e.Direct
 }
 
+// errMoving ends an adoption that a hand-over overtook. The child is the next daemon's.
+var errMoving = errors.New("gateway: the server is handed over")
+
 func (s *Server) handOver(ctx context.Context) error {
 	supervised := s.supervised()
 	s.moving.Store(supervised)
@@ -128,7 +131,7 @@ func (s *Server) handOver(ctx context.Context) error {
 	var errs []error
 	for _, l := range lanes {
 		l.down.Store(true)
-		if !l.ready.Load() {
+		if !l.ready.Load() && !l.adopted {
 			l.link.Close("mcpx restarts while the server starts") // without a handshake there is nothing to go on with
 			continue
 		}
@@ -138,7 +141,7 @@ func (s *Server) handOver(ctx context.Context) error {
 	}
 	close(s.moved)
 	for _, l := range lanes {
-		if l.ready.Load() {
+		if l.ready.Load() || l.adopted {
 			laneSink{l}.Closed(Exit{Reason: Detached})
 		}
 	}

@@ -238,9 +238,10 @@ func (a *adoption) failed(err error) {
 	switch {
 	case a.lane != nil:
 		laneSink{a.lane}.Closed(Exit{Reason: SupervisorLost, Text: "the supervisor did not answer any more"})
+	case errors.Is(err, errMoving):
 	case errors.Is(err, errUnfinished) || errors.Is(err, errUnwanted):
 		a.keeper.End(a.one.ID, err.Error())
-	case s.g.ctx.Err() != nil:
+	case s.g.ctx.Err() != nil || s.moving.Load():
 	default:
 		s.mu.Lock()
 		if s.wedged == nil {

@@ -252,9 +252,13 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, srv *gateway.Server,
 		writeJSON(w, bad.Status, rpc.ErrorResponse(nil, bad.Code, bad.Message, bad.Data))
 		return
 	}
-	v := view{w: w, r: r, asSSE: true, srv: srv}
+	v := view{w: w, r: r, asSSE: true, srv: srv, f: f}
 	if last := r.Header.Get(hdrLastEvent); last != "" {
 		st, reader, bad := x.Resume(r.Context(), last)
+		if srv.Moved() {
+			f.relay(w, r) // what was found may be half of it: the next daemon knows
+			return
+		}
 		if bad != nil {
 			writeJSON(w, bad.Status, bad.Body(nil))
 			return

@@ -198,6 +198,10 @@ func (f *Front) accepted(v view) {
 // rejoin gives the rest of a modern request that the daemon before this one sent.
 func (f *Front) rejoin(v view, srv *gateway.Server, wire string) {
 	st, ok := srv.Rejoin(v.r.Context(), []byte(wire))
+	if srv.Moved() {
+		f.replay(v) // to the one after this
+		return
+	}
 	if !ok {
 		writeJSON(v.w, http.StatusGone, rpc.ErrorResponse(v.msg.ID.Of(v.body), -32600, "no such request is in flight", nil))
 		return
