@@ -212,7 +212,11 @@ func (b *Backend) End(id, reason string) {
 	b.join.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), controlWait)
 		defer cancel()
-		if b.terminate(ctx, r.Socket, r.Token, dir, r.Supervisor, reason) != nil {
+		err := b.terminate(ctx, r.Socket, r.Token, dir, r.Supervisor, reason)
+		switch {
+		case errors.Is(err, errStranger):
+			return // whoever the record names has nothing to do with it
+		case err != nil:
 			process.Notify(r.Supervisor, sigTerm) // means the same to a supervisor
 		}
 		waitGone(r.Supervisor, b.cfg.Ladder.Total()+drainWait+overtime)

@@ -73,9 +73,11 @@ func (h *home) start(t testing.TB, args ...string) (gateway.KeptLink, *sink, str
 	t.Cleanup(func() {
 		h.End(h.id, "the test is over")
 		h.Wait()
-		if who.Alive() {
-			t.Error("the supervisor outlived the test")
-			process.Kill(who)
+		for limit := time.Now().Add(patience); who.Alive(); time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Error("the supervisor outlived the test")
+				process.Kill(who)
+			}
 		}
 	})
 	return l.(gateway.KeptLink), s, h.id

@@ -94,6 +94,9 @@ func (b *Backend) dial(ctx context.Context, socket, token, instance, role string
 	})
 }
 
+// errStranger says that the record of a bundle and the process behind its socket do not belong together.
+var errStranger = errors.New("another process answers on the supervisor's socket")
+
 // hello connects to the supervisor with the given identity and sends h.
 func (b *Backend) hello(ctx context.Context, socket string, want process.Identity, h hello) (*net.UnixConn, *frameReader, error) {
 	var d net.Dialer
@@ -108,7 +111,7 @@ func (b *Backend) hello(ctx context.Context, socket string, want process.Identit
 	}
 	owner, err := process.PeerOf(conn)
 	if err == nil && (owner.Pid != want.Pid || owner.UID != os.Geteuid()) {
-		err = errors.New("another process answers on the supervisor's socket")
+		err = errStranger
 	}
 	if err == nil {
 		err = peer{conn: conn, generation: h.Generation}.send(kindHello, h)
