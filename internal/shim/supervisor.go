@@ -415,9 +415,10 @@ func (s *supervisor) reap() {
 	}
 }
 
-// relisten binds the socket again if somebody removed it: run directories are emptied at logout.
+// relisten binds the socket again if somebody removed it, or put another thing there: run directories are emptied at
+// logout, and restored from copies.
 func (s *supervisor) relisten() {
-	if _, err := os.Lstat(s.spec.Socket); err == nil {
+	if answersAt(s.spec.Socket) {
 		return
 	}
 	l, err := listen(s.spec.Socket)
@@ -431,6 +432,21 @@ func (s *supervisor) relisten() {
 	old.SetUnlinkOnClose(false) // the name is the new listener's
 	_ = old.Close()
 	go s.accept(l)
+}
+
+// answersAt reports whether this process listens on the socket at path.
+func answersAt(path string) bool {
+	c, err := net.DialTimeout("unix", path, helloWait)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		return false
+	}
+	peer, err := process.PeerOf(conn)
+	return err == nil && peer.Pid == os.Getpid()
 }
 
 func (s *supervisor) countersLocked() counters {
