@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"mcpx/internal/atomicfile"
@@ -93,5 +94,34 @@ func TestLockRefusesALink(t *testing.T) {
 	}
 	if _, err := atomicfile.TryLock(path); err == nil {
 		t.Error("a symbolic link was followed")
+	}
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	stay := []string{"owner.json", ".owner.json", ".tmp-1", "owner.json.tmp-12", ".owner.json.tmp-x", ".owner.json.tmp-1x"}
+	for _, name := range append([]string{".owner.json.tmp-123", ".a.b.tmp-9"}, stay...) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".dir.tmp-1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Sweep(dir); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	want := append([]string{".dir.tmp-1"}, stay...)
+	slices.Sort(want)
+	if !slices.Equal(left, want) {
+		t.Errorf("left %q, want %q", left, want)
 	}
 }

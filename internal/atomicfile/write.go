@@ -6,15 +6,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"mcpx/internal/crash"
 )
+
+// tempMark is in the names of temporary files, which begin with a dot and end in digits.
+const tempMark = ".tmp-"
 
 // Write replaces the file at path by data with the given permission bits: temporary file in the same directory, fsync,
 // rename, fsync of the directory. A symbolic link at path is replaced, not followed.
 func Write(path string, data []byte, perm fs.FileMode) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*")
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+tempMark+"*")
 	if err != nil {
 		return err
 	}
@@ -53,4 +57,21 @@ func SyncDir(dir string) error {
 		return fmt.Errorf("sync directory %s: %w", dir, err)
 	}
 	return nil
+}
+
+// Sweep removes the temporary files that a Write into dir left behind when its process was killed. Nobody else may write
+// there at the same time.
+func Sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		name, digits, found := strings.Cut(e.Name(), tempMark)
+		if found && strings.HasPrefix(name, ".") && digits != "" && strings.Trim(digits, "0123456789") == "" && e.Type().IsRegular() {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }

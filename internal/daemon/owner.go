@@ -39,6 +39,7 @@ func own(ctx context.Context, paths api.Paths) (*atomicfile.Lock, error) {
 		return nil, fault.New(fault.Unavailable, "lock-failed").Saying("the lock %s cannot be taken", paths.Lock()).
 			Hinting("state must be on a local file system that you can write to").Because(err)
 	}
+	_ = atomicfile.Sweep(paths.State) // best effort: a temporary file of a daemon that was killed is in nobody's way
 	return lock, nil
 }
 
