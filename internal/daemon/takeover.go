@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"syscall"
 
 	"mcpx/internal/api"
 	"mcpx/internal/crash"
@@ -120,13 +121,11 @@ func takeFiles(files []*os.File) (*Taken, error) {
 
 // fileOf gives a copy of the descriptor of a listener.
 func fileOf(l net.Listener) (*os.File, error) {
-	switch l := l.(type) {
-	case *net.TCPListener:
-		return l.File()
-	case *net.UnixListener:
-		return l.File()
+	socket, ok := l.(syscall.Conn)
+	if !ok {
+		return nil, errors.New("daemon: a listener without a descriptor")
 	}
-	return nil, errors.New("daemon: a listener without a descriptor")
+	return process.Duplicate(socket)
 }
 
 // rehearse says why a daemon could not start in the place of the one whose listeners it has. It changes nothing, except

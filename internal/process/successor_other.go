@@ -5,6 +5,7 @@ package process
 import (
 	"errors"
 	"os"
+	"syscall"
 )
 
 // Successor is a process that was started to take the place of ours.
@@ -24,6 +25,11 @@ func (*Successor) End() {}
 
 // Release has nothing to close.
 func (*Successor) Release() {}
+
+// Duplicate refuses: there is no daemon on this platform.
+func Duplicate(syscall.Conn) (*os.File, error) {
+	return nil, errors.New("process: no daemon on this platform")
+}
 
 // Inherited is what a successor finds when it starts.
 type Inherited struct {

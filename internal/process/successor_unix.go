@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Successor is a process that was started to take the place of ours, seen from the old one.
@@ -62,6 +64,25 @@ func (s *Successor) End() {
 // Release closes the pipes; the process goes on.
 func (s *Successor) Release() {
 	_, _ = s.Orders.Close(), s.Reports.Close() // whatever was said on them was said
+}
+
+// Duplicate gives a copy of the descriptor of a socket for Succession.Files. Unlike the File method of package net it
+// leaves the socket in non-blocking mode, for both processes: the mode belongs to what they share, and an accept that
+// blocks cannot be ended.
+func Duplicate(socket syscall.Conn) (*os.File, error) {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	var dupErr error
+	if err := raw.Control(func(of uintptr) { fd, dupErr = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, err
+	}
+	if dupErr != nil {
+		return nil, dupErr
+	}
+	return os.NewFile(uintptr(fd), "socket"), nil
 }
 
 // Inherited is what a successor finds when it starts.
