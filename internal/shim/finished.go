@@ -5,7 +5,7 @@ import "time"
 // finishedFor is how long requests that are done with are remembered: as long as a client may take to ask again.
 const finishedFor = 10 * time.Minute
 
-// finished is the done ring: the last maxEntries requests that were done with, not older than finishedFor.
+// finished is the done ring: the last requests that were done with, not older than finishedFor.
 type finished struct {
 	ring  []over // grows to maxEntries
 	first int    // index of the oldest
@@ -20,16 +20,16 @@ type over struct {
 	at           time.Duration // when it was done with
 }
 
-// add remembers e. False: one that was younger than finishedFor had to be forgotten for it.
-func (f *finished) add(now time.Duration, e *entry) (complete bool) {
+// add remembers e, as one of limit. False: one that was younger than finishedFor had to be forgotten for it.
+func (f *finished) add(now time.Duration, e *entry, limit int) (complete bool) {
 	f.expire(now)
 	complete = true
-	if f.len == maxEntries {
+	if f.len >= limit {
 		f.pop()
 		complete = false
 	}
 	if f.len == len(f.ring) {
-		f.grow()
+		f.grow(limit)
 	}
 	f.ring[(f.first+f.len)%len(f.ring)] = over{e.number, e.text, e.idEnd, e.tagAt, now}
 	f.len++
@@ -49,9 +49,9 @@ func (f *finished) pop() {
 	f.len--
 }
 
-func (f *finished) grow() {
+func (f *finished) grow(limit int) {
 	const least = 16
-	grown := make([]over, min(max(least, 2*len(f.ring)), maxEntries))
+	grown := make([]over, min(max(least, 2*len(f.ring)), limit))
 	for i := range f.len {
 		grown[i] = f.ring[(f.first+i)%len(f.ring)]
 	}

@@ -23,7 +23,7 @@ func (j *journal) hold(e *entry, frame []byte, given bool) {
 		e.delivered = true
 		k.delivered++
 	}
-	for k.bytes > maxKept {
+	for k.bytes > j.bytes {
 		j.evict()
 	}
 }

@@ -43,6 +43,7 @@ const (
 //
 // Invariant: the bytes that it holds are bounded by maxKept, keptBytes and the entries; what did not fit is counted.
 type journal struct {
+	bounds
 	asked   order             // requests to the child that are not done with
 	open    index             // those without an answer, by id
 	numbers map[uint64]*entry // all of them, by number
@@ -64,8 +65,11 @@ type journal struct {
 	refused   uint64   // how many there were
 }
 
-func newJournal() journal {
-	return journal{numbers: map[uint64]*entry{}, open: index{}, wanted: index{}, handshake: handshakeNone}
+// bounds are maxEntries and maxKept, but for tests.
+type bounds struct{ entries, bytes int }
+
+func newJournal(b bounds) journal {
+	return journal{bounds: b, numbers: map[uint64]*entry{}, open: index{}, wanted: index{}, handshake: handshakeNone}
 }
 
 // number names a request for ever: seq is the one of its MSG frame.
@@ -112,7 +116,7 @@ func newEntry(id, method, tag []byte, at time.Duration) *entry {
 
 // ask registers a request before it is written to the child. id and method are raw tokens of line. There must be room.
 func (j *journal) ask(now time.Duration, n uint64, id, method, tag, line []byte) {
-	if j.asked.len >= maxEntries {
+	if j.asked.len >= j.entries {
 		j.finishOldest(now)
 	}
 	name := methodName(method)
@@ -136,7 +140,7 @@ func (j *journal) ask(now time.Duration, n uint64, id, method, tag, line []byte)
 }
 
 // room says whether n more requests may be registered. Without room nothing is read from the daemon.
-func (j *journal) room(n int) bool { return j.running+n <= maxEntries }
+func (j *journal) room(n int) bool { return j.running+n <= j.entries }
 
 // unseen notes that a request was written which could not be registered: absence proves nothing for a while.
 func (j *journal) unseen(now time.Duration) { j.blind = now + finishedFor }
@@ -217,7 +221,7 @@ func (j *journal) answer(now time.Duration, id, line []byte, given, keep bool) b
 	switch {
 	case given && !keep:
 		j.finish(now, e)
-	case len(line) > maxKept:
+	case len(line) > j.bytes:
 		e.state = lost
 	default:
 		e.state = answered
@@ -246,13 +250,13 @@ func (j *journal) overlong(id []byte) {
 
 // question takes a request of the child.
 func (j *journal) question(now time.Duration, id, method, line []byte, given bool) bool {
-	if len(line) > maxKept {
+	if len(line) > j.bytes {
 		if !given {
 			j.refuse(string(id))
 		}
 		return !given
 	}
-	if j.asking.len >= maxEntries {
+	if j.asking.len >= j.entries {
 		j.refuseEntry(j.asking.first)
 	}
 	e := newEntry(id, methodName(method), nil, now)
@@ -273,7 +277,7 @@ func (j *journal) done(now time.Duration, n uint64) {
 // finish moves an entry to the done ring.
 func (j *journal) finish(now time.Duration, e *entry) {
 	j.remove(e)
-	if !j.finished.add(now, e) {
+	if !j.finished.add(now, e, j.entries) {
 		j.unseen(now)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mcpx/internal/atomicfile"
+	"mcpx/internal/crash"
 	"mcpx/internal/process"
 )
 
@@ -56,6 +57,7 @@ func Main(args []string) int {
 		var s *supervisor
 		if s, err = prepare(bundle(args[0])); err == nil {
 			if err = answer(pipe, s.ready()); err == nil {
+				crash.Point("supervisor.ready-told")
 				return s.run()
 			}
 			s.remove()
@@ -117,6 +119,7 @@ func prepare(b bundle) (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
+	crash.Point("supervisor.locked")
 	// Orphans of the child become ours, so the ladder finds them.
 	if err := process.BecomeSubreaper(); err != nil {
 		return nil, err
@@ -130,12 +133,13 @@ func prepare(b bundle) (*supervisor, error) {
 	s := &supervisor{
 		dir: b, spec: sp, env: sec.Env, lock: lock, self: self, token: hex.EncodeToString(random),
 		started: time.Now(), first: make(chan struct{}), delivered: make(chan struct{}), state: stateWaiting,
-		journal: newJournal(),
+		journal: newJournal(bounds{maxEntries, maxKept}),
 	}
 	s.room.L = &s.mu
 	if s.listener, err = listen(sp.Socket); err != nil {
 		return nil, err
 	}
+	crash.Point("supervisor.socket-bound")
 	if s.log, err = openRotating(b.stderr(), stderrLogSize); err != nil {
 		s.remove()
 		return nil, err
@@ -144,6 +148,7 @@ func prepare(b bundle) (*supervisor, error) {
 		s.remove()
 		return nil, err
 	}
+	crash.Point("supervisor.recorded")
 	return s, nil
 }
 
