@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpx/internal/atomicfile"
+	"mcpx/internal/crash"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/process"
@@ -54,11 +55,13 @@ func (b *Backend) Adopt(ctx context.Context, id string, take func(gateway.Adopte
 	}
 	l := newLink(b, dir, ready{Self: r.Supervisor, Token: r.Token, Socket: r.Socket}, g, conn)
 	l.program = r.Executable
+	crash.Point("shim.adopt-attached")
 	sink, err := take(l.adopted(r, g))
 	if err != nil {
 		b.leave(conn)
 		return err
 	}
+	crash.Point("shim.adopted")
 	l.sink = sink
 	b.join.Go(func() { l.read(fr) })
 	return nil

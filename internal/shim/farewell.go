@@ -2,7 +2,11 @@
 
 package shim
 
-import "time"
+import (
+	"time"
+
+	"mcpx/internal/crash"
+)
 
 // report tells the daemon how it ended, or leaves a file for the next one.
 func (s *supervisor) report(info exitInfo) {
@@ -14,9 +18,11 @@ func (s *supervisor) report(info exitInfo) {
 	a := s.holder.Load()
 	s.room.Broadcast()
 	s.mu.Unlock()
+	crash.Point("supervisor.exited")
 	if a != nil && a.json(kindExit, info) == nil {
 		s.awaitLeave(a)
 	}
+	crash.Point("supervisor.exit-told")
 	if s.told() {
 		s.remove()
 		return
@@ -25,6 +31,7 @@ func (s *supervisor) report(info exitInfo) {
 	file, late := s.lastWordLocked(info), s.lateLocked(info)
 	s.mu.Unlock()
 	written := writeJSON(s.dir.exit(), file) == nil
+	crash.Point("supervisor.exit-written")
 	if late {
 		within(s.delivered, lateWait)
 	}

@@ -5,6 +5,8 @@ package shim
 import (
 	"encoding/json"
 	"net"
+
+	"mcpx/internal/crash"
 )
 
 // greeting is what a new holder reads before READY.
@@ -39,6 +41,7 @@ func (s *supervisor) attach(c *net.UnixConn, h hello) *refused {
 	fresh := s.state == stateWaiting
 	if fresh {
 		s.spawnLocked()
+		crash.Point("supervisor.spawned")
 	}
 	g := s.greetingLocked(a, before)
 	if !fresh {
@@ -68,9 +71,11 @@ func (s *supervisor) attach(c *net.UnixConn, h hello) *refused {
 	s.mu.Unlock()
 	if fresh {
 		_ = s.writeRecord() // without it a later daemon cannot check the child's identity; the child goes on
+		crash.Point("supervisor.child-recorded")
 		close(s.first)
 	}
 	s.trimLater()
+	crash.Point("supervisor.greeted")
 	s.pumpInput(a)
 	return nil
 }

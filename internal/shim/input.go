@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/process"
 	"mcpx/internal/rpc"
 )
@@ -110,7 +111,9 @@ func (s *supervisor) write(a *attachment, b *batch) bool {
 	if l == nil {
 		return ok
 	}
+	crash.Point("supervisor.journalled")
 	n, err := l.child.Stdin.Write(b.lines)
+	crash.Point("supervisor.written")
 	written := len(b.messages)
 	if err != nil {
 		for written > 0 && b.messages[written-1].to >= n {

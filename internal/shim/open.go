@@ -26,6 +26,7 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 	if err != nil {
 		return nil, err
 	}
+	crash.Point("shim.bundle-made")
 	program := b.files.examine(c.File)
 	ready, err := b.startSupervisor(ctx, dir, o, c, program)
 	if err != nil {
@@ -34,6 +35,7 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 			Saying("the supervisor of %s could not be started", o.Server.Name).Because(err).
 			Hinting("see the daemon's log; `--supervised=false` runs the server without one")
 	}
+	crash.Point("shim.supervisor-started")
 	conn, r, g, err := b.attach(ctx, dir, ready)
 	if err != nil {
 		process.Notify(ready.Self, sigTerm) // it has started nothing yet and leaves without a trace
@@ -44,6 +46,7 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 			Saying("the supervisor of %s does not answer", o.Server.Name).Because(err).
 			Hinting("try again; the daemon's log has more")
 	}
+	crash.Point("shim.attached")
 	l := newLink(b, dir, ready, g, conn)
 	l.program, l.sink = program, sink
 	b.join.Go(func() { l.read(r) })
@@ -64,6 +67,7 @@ func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Ope
 	if err := writeJSON(dir.spec(), sp); err != nil {
 		return ready{}, err
 	}
+	crash.Point("shim.spec-written")
 	stdin, err := json.Marshal(secrets{Env: c.Env})
 	if err != nil {
 		return ready{}, err

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mcpx/internal/atomicfile"
+	"mcpx/internal/crash"
 	"mcpx/internal/era"
 	"mcpx/internal/fault"
 	"mcpx/internal/process"
@@ -165,9 +166,11 @@ func (s *supervisor) messages(lines [][]byte) {
 	refused := s.journal.takeRefusals()
 	s.room.Broadcast()
 	s.mu.Unlock()
+	crash.Point("supervisor.answer-journalled")
 	s.refuse(refused)
 	if a != nil {
 		s.pass(a, lines, s.held)
+		crash.Point("supervisor.answer-sent")
 	}
 }
 
@@ -488,5 +491,6 @@ func (s *supervisor) close() {
 // remove deletes everything that told of this supervisor, then closes.
 func (s *supervisor) remove() {
 	_ = s.dir.remove() // what is left is swept by the next daemon: the lock is free
+	crash.Point("supervisor.bundle-removed")
 	s.close()
 }
