@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/era"
 	"mcpx/internal/rpc"
 )
@@ -39,7 +40,9 @@ func (s *Server) Initialize(ctx context.Context, body []byte, m rpc.Message, c C
 	}
 	keep, stop := context.WithTimeout(context.WithoutCancel(ctx), saveWithin)
 	defer stop()
+	crash.Point("gateway.session-made")
 	s.g.shelf.saveNow(keep, x) // before its client learns its id
+	crash.Point("gateway.session-saved")
 	return x, answer
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/era"
 	"mcpx/internal/rpc"
 )
@@ -150,6 +151,7 @@ func (l *lane) relieveLocked() []uint64 {
 // done tells the supervisor. A lane that ends needs no Done, and one that the next daemon takes over must not get it.
 func (l *lane) done(refs ...uint64) {
 	if len(refs) > 0 && l.kept != nil && !l.srv.g.leaving() {
+		crash.Point("gateway.done")
 		l.kept.Done(refs...)
 	}
 }

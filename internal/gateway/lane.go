@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/era"
 	"mcpx/internal/fault"
 	"mcpx/internal/rpc"
@@ -160,7 +161,9 @@ func (l *lane) send(p posting) {
 	if p.former != 0 {
 		l.done(p.former) // before the server sees the id again: two entries must not have the same
 	}
+	crash.Point("gateway.call-noted")
 	err := l.link.Send(p.out)
+	crash.Point("gateway.call-sent")
 	if err == nil {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/key"
 	"mcpx/internal/rpc"
 )
@@ -84,6 +85,7 @@ func (l *lane) settleAnswer(in Inbound, m rpc.Message) {
 	next, questions := l.settleLocked()
 	owed, due := l.finishedLocked(c, len(in.Body))
 	l.mu.Unlock()
+	crash.Point("gateway.answer-taken")
 	if !c.finish(answer{body: in.Body, msg: m, status: in.Status, debt: owed}) {
 		owed.drop() // cancelled in the same moment
 	}

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"mcpx/internal/crash"
 )
 
 // Bounds of one stream (protocol.md section 8).
@@ -73,7 +75,10 @@ func (s *Stream) finishOwing(d debt, data []byte, status int) {
 }
 
 // Delivered tells the gateway that the response was written to the client. The edge calls it once it has.
-func (s *Stream) Delivered() { s.takeDebt().paid() }
+func (s *Stream) Delivered() {
+	crash.Point("gateway.answer-written")
+	s.takeDebt().paid()
+}
 
 // Delivered is that of its stream. It reports true.
 func (r *Reader) Delivered() bool {
