@@ -184,7 +184,8 @@ func (s *speaker) answer(id string) string {
 		if err != nil {
 			s.t.Fatalf("no answer to %s: %v\n%s", id, err, s.complaints)
 		}
-		if strings.Contains(line, `"id":`+id) && !strings.Contains(line, `"method"`) {
+		var m map[string]json.RawMessage
+		if json.Unmarshal([]byte(line), &m) == nil && string(m["id"]) == id && m["method"] == nil {
 			return line
 		}
 	}

@@ -2,9 +2,14 @@ package peers
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,5 +136,38 @@ func TestPublishedClientsOutliveTheDaemon(t *testing.T) {
 			}
 			g.slept(o.stdout)
 		})
+	}
+}
+
+// TestErrorEndsItsStream: clients of the SDK take no error for the response of a resumable stream. They come back for
+// it, once, and must not go on to do so every second.
+func TestErrorEndsItsStream(t *testing.T) {
+	_, env := home(t)
+	g := outlive(t)
+	gateway, err := url.Parse("http://" + g.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var resumes atomic.Int32
+	proxy := httputil.NewSingleHostReverseProxy(gateway)
+	proxy.FlushInterval = -1
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Header.Get("Last-Event-Id"), "r") { // the stream of a call
+			resumes.Add(1)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		between.CloseClientConnections()
+		between.Close()
+	})
+	s := speak(t, env, []string{node(t), modules(t, "mcp-remote", "dist", "proxy.js"), between.URL + "/servers/kept/mcp", "--transport", "http-only", "--allow-http"})
+	answer := s.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"die","arguments":{"code":1,"wait_ms":1000}}}`, "2")
+	if !strings.Contains(answer, "-31902") {
+		t.Fatalf("the call whose server died was answered with %s", answer)
+	}
+	time.Sleep(4 * time.Second) // what must not happen happens every second
+	if n := resumes.Load(); n > 1 {
+		t.Errorf("the client came back %d times", n)
 	}
 }
