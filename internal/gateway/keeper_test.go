@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mcpx/internal/catalog"
@@ -605,4 +606,13 @@ func b64(id string) string { return base64.RawURLEncoding.EncodeToString([]byte(
 
 func callBody(id string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"a"}}`, id)
+}
+
+// end ends the machine inside of a test that has its own time: cleanups run too late there.
+func (mc *machine) end() {
+	mc.stop(true)
+	for _, c := range mc.k.all() {
+		c.die(Exit{Reason: Terminated})
+	}
+	synctest.Wait()
 }

@@ -48,9 +48,10 @@ func (x *Session) stored() store.Session {
 	for uri := range x.subs {
 		set.Subs = append(set.Subs, uri)
 	}
-	if set.Upstream.Session == "" {
-		set.Upstream = x.upstream
+	if set.Upstream.Session != "" {
+		x.upstream = set.Upstream
 	}
+	set.Upstream = x.upstream // at a stop the link may be closed already
 	created := x.created
 	c := x.caller
 	x.mu.Unlock()

@@ -52,7 +52,7 @@ type Session struct {
 	ready    bool
 	created  time.Time
 	past     *past         // of a session of an earlier daemon, else nil
-	upstream upstreamState // HTTP: what the lane had in the earlier daemon, until it is joined
+	upstream upstreamState // HTTP: what the lane had when the session was stored last
 	ended    bool
 	reason   string // why it ended, for the calls that waited; "" for what its client did
 	listen   *call  // L-M: the upstream listen that stands for this session's subscriptions
