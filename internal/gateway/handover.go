@@ -27,8 +27,11 @@ const (
 // made here any more. Servers behind a URL and direct children keep what is in flight (Linger); streams without an end
 // are closed, so that their clients come back to the next daemon. The caller has made sure that nothing new comes in.
 func (g *Gateway) HandOver(ctx context.Context) error {
-	g.handed.Store(true)
 	servers := g.all()
+	for _, s := range servers {
+		s.settleUp()
+	}
+	g.handed.Store(true)
 	errs := make([]error, len(servers))
 	var leaving sync.WaitGroup
 	for i, s := range servers {
@@ -147,6 +150,16 @@ func (s *Server) handOver(ctx context.Context) error {
 	}
 	s.awaitOpening()
 	return errors.Join(errs...)
+}
+
+// settleUp lets the supervisors forget what was delivered, so that the next daemon does not get it once more.
+func (s *Server) settleUp() {
+	s.mu.Lock()
+	lanes := s.lanesLocked()
+	s.mu.Unlock()
+	for _, l := range lanes {
+		l.payAll()
+	}
 }
 
 // awaitOpening waits until no initialize is being answered. Starts fail at once by now, so this takes no time unless a
