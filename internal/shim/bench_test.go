@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"mcpx/internal/gateway"
+	"mcpx/internal/rpc"
 )
 
 // benchSink wakes the caller whose number stands in the answer, as a lane does.
@@ -65,13 +67,19 @@ func benchHop(b *testing.B, size, clients int, direct bool) {
 		l.Close("done")
 		<-s.closed
 	}()
+	kept, _ := l.(gateway.KeptLink)
+	var refs atomic.Uint64
 	call := func(n int, pad string) {
-		body := fmt.Appendf(nil, `{"id":%d,"p":"%s"}`, n, pad)
-		if err := l.Send(gateway.Outbound{Body: body, Ref: uint64(n + 1)}); err != nil {
+		body := fmt.Appendf(nil, `{"id":%d,"method":"mirror","p":"%s"}`, n, pad)
+		ref := refs.Add(1)
+		if err := l.Send(gateway.Outbound{Body: body, Kind: rpc.Request, Ref: ref, Tag: []byte("session and stream of the call")}); err != nil {
 			b.Error(err)
 			return
 		}
 		<-s.waiters[n]
+		if kept != nil {
+			kept.Done(ref)
+		}
 	}
 	pad := strings.Repeat("x", size)
 	call(0, pad)

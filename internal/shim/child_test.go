@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // child is a scriptable raw server. Its arguments happen before it reads; each line that it reads is
-// {"id":N,"do":"verb","arg":"..."}, and an answer is {"id":N,"result":...}. Lines without "do" are echoed as a whole.
+// {"id":N,"do":"verb","arg":"..."}, and an answer is {"id":N,"result":...}. Lines without "do" are echoed as a whole; with the method mirror they become answers.
 // Errors of writing are dropped: a reader that has gone is part of what is tested.
 func child(args []string) int {
 	for _, a := range args {
@@ -64,7 +64,7 @@ func child(args []string) int {
 			}
 			continue
 		}
-		_, _ = out.Write(line)
+		_, _ = out.Write(bytes.Replace(line, []byte(`"method":"mirror"`), []byte(`"result":"mirror"`), 1))
 		if in.Buffered() == 0 {
 			_ = out.Flush()
 		}
