@@ -106,7 +106,7 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 
 // follow writes a standalone or resumed stream of a session until the client leaves or the stream ends. To a client that
 // has all of it already it says 204, with which the standard of event streams ends reconnection: clients of the SDK take
-// no error for the response and would come back every second for as long as the stream is kept.
+// no error for the response, come back for it, and take a stream that only ends for a standalone one to open again.
 func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
 	x.Opened()
 	defer x.Done()
