@@ -49,6 +49,9 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 		h.x.mu.Unlock()
 	}
 	a.after = append(a.after, a.graceOver)
+	if l.shared && l.era == era.Legacy {
+		a.after = append(a.after, l.mergeLevel) // of sessions that were quicker than this
+	}
 	if ad.Dropped > 0 {
 		a.after = append(a.after, func() { l.missed(ad, sessions) })
 	}
@@ -111,7 +114,8 @@ func (a *adoption) calls(l *lane, ad Adopted, heirs map[string]heir, now time.Ti
 		if !ok {
 			continue
 		}
-		if k.State == CallRunning && t.kind == tagSession {
+		if k.State != CallAnswered && k.State != CallLost && t.kind == tagSession {
+			// It was given up, perhaps unanswered: the child may still answer it.
 			if idKey, ok := rpc.IDKey(k.ID); ok {
 				l.mu.Lock()
 				l.ghostKeyLocked(idKey)

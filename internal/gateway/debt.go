@@ -25,8 +25,8 @@ const (
 	// maxOwed bounds the answers of one lane that nobody has read yet. Above it some are given up: they can still be
 	// resumed, but not after a crash.
 	maxOwed = 2048
-	// maxGhosts bounds the ids of cancelled calls that a lane remembers.
-	maxGhosts = 1024
+	// maxGhosts bounds the ids of cancelled calls that a lane remembers: those of an earlier daemon, up to 4096, and as many.
+	maxGhosts = 8192
 )
 
 // debt is an answer that a supervisor still keeps. The zero debt is none.

@@ -169,6 +169,7 @@ func (k *keeper) Adopt(ctx context.Context, id string, take func(Adopted) (Sink,
 	for _, e := range c.entries {
 		call := KeptCall{ID: []byte(e.id), Method: e.method, Tag: e.tag, State: e.state, Age: time.Since(e.at)}
 		if e.done {
+			call.State = ""
 			ad.Finished = append(ad.Finished, call)
 			e.ref = 0
 			continue
@@ -229,7 +230,7 @@ func (c *child) die(e Exit) {
 func (c *child) mourned(e Exit) Lost {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := Lost{Survivor: c.survivorLocked(), Exit: e}
+	d := Lost{Survivor: c.survivorLocked(), Exit: e, Complete: !c.blind}
 	for _, one := range c.entries {
 		call := KeptCall{ID: []byte(one.id), Method: one.method, Tag: one.tag, State: one.state}
 		if one.state == CallRunning {
@@ -277,14 +278,13 @@ func (c *child) say(body string) {
 	l := c.link
 	switch msg.Kind {
 	case rpc.Result, rpc.Error:
-		for _, e := range c.entries {
-			if e.state == CallRunning && e.id == string(msg.ID.Of([]byte(body))) {
-				e.state = CallAnswered
-				if !e.done {
-					e.answer = []byte(body)
-				}
-				break
-			}
+		open := slices.IndexFunc(c.entries, func(e *entry) bool {
+			return !e.done && e.state == CallRunning && e.id == string(msg.ID.Of([]byte(body)))
+		})
+		if open >= 0 {
+			c.entries[open].state, c.entries[open].answer = CallAnswered, []byte(body)
+		} else if l == nil {
+			c.kept = append(c.kept, []byte(body)) // a line that belongs to nothing
 		}
 	case rpc.Request:
 		c.questions = append(c.questions, []byte(body))

@@ -72,6 +72,9 @@ func (x *Session) sweepStreams(now time.Time) {
 		}
 	}
 	over = append(over, x.trimStreamsLocked()...)
+	if x.past != nil && now.After(x.past.until.Add(witnessFor)) {
+		x.past.ends, x.early = nil, nil
+	}
 	x.mu.Unlock()
 	dropAll(over)
 }

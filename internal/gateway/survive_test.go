@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,6 +80,10 @@ func TestCallsOverCrash(t *testing.T) {
 			mc.perish()
 		}, true, nil, "-31903"},
 		{"the child exited, the call is in no list", func(mc *machine, _ Outbound) { mc.perish() }, false, nil, "-31901"},
+		{"the child exited, the call is in no list, which is not complete", func(mc *machine, _ Outbound) {
+			mc.k.newest().blind = true
+			mc.perish()
+		}, false, nil, "-31902"},
 		{"nobody knows what became of the child", func(mc *machine, _ Outbound) { mc.k.newest().die(Exit{}) }, true, nil, "-31902"},
 	}
 	for _, kind := range kinds {
@@ -419,8 +422,8 @@ func TestDroppedNotifications(t *testing.T) {
 // TestLateAnswers: a client may use an id again; it never gets the answer of the call before.
 func TestLateAnswers(t *testing.T) {
 	for _, kind := range kinds[:2] {
-		for _, crash := range []bool{false, true} {
-			t.Run(fmt.Sprint(kind.name, ", crash ", crash), func(t *testing.T) {
+		for _, crash := range []string{"", "crash", "crash, answered meanwhile"} {
+			t.Run(kind.name+" "+crash, func(t *testing.T) {
 				got := make(chan Outbound, 2)
 				mc := newMachine(t, kind.edit, toolCalls(got))
 				x := initialize(t, mc.s, "2025-11-25", "{}")
@@ -432,16 +435,22 @@ func TestLateAnswers(t *testing.T) {
 				if _, state := old.Next(); state != ReadEnd {
 					t.Fatalf("the cancelled call is in state %d", state)
 				}
-				if crash {
-					mc.crash()
+				if crash != "" {
+					mc.kill()
+					if crash != "crash" {
+						c.result(first, scan(t, first.Body), `{"n":"first"}`)
+					}
+					mc.start()
 					x = mc.again(x)
 				}
 				r := send(t, x, callBody("7"))
 				second := <-got
-				if string(scan(t, first.Body).ID.Of(first.Body)) == string(scan(t, second.Body).ID.Of(second.Body)) {
-					t.Errorf("both calls have the id of %s", second.Body)
+				if crash != "crash, answered meanwhile" {
+					if string(scan(t, first.Body).ID.Of(first.Body)) == string(scan(t, second.Body).ID.Of(second.Body)) {
+						t.Errorf("both calls have the id of %s", second.Body)
+					}
+					c.result(first, scan(t, first.Body), `{"n":"first"}`)
 				}
-				c.result(first, scan(t, first.Body), `{"n":"first"}`)
 				c.result(second, scan(t, second.Body), `{"n":"second"}`)
 				if answer, _ := reply(t, r); !strings.Contains(answer, "second") || member(t, answer, "id") != 7.0 {
 					t.Errorf("the second call got %s", answer)
