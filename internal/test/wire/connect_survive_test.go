@@ -197,3 +197,39 @@ func TestConnectQuestionSurvives(t *testing.T) {
 		t.Errorf("the client was asked %d times: %q", len(asked), asked)
 	}
 }
+
+// TestConnectPlannedRestart: the call of a bridge goes on over a planned restart, and so does its session.
+func TestConnectPlannedRestart(t *testing.T) {
+	g := rig.New(t)
+	ownPort(t, g)
+	g.Serve()
+	record := filepath.Join(g.Home, "slow.record")
+	g.Add("slow", rig.Fixture(t, fakemcp.Options{Record: record}))
+	t.Cleanup(func() { g.Must("daemon", "stop", "--children") })
+	b := bridged{g.Connect("slow"), t}
+	b.Initialize(`{}`)
+	pid := number(t, b.call("1", tool("1", "pid", `{}`)))
+	k := &kept{g: g, name: "slow", record: record}
+	answer := make(chan []byte, 1)
+	go func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), persistWithin)
+		defer stop()
+		o, err := b.Call(ctx, "3", work("3", "long", `"wait_ms":3000`))
+		if err != nil {
+			o.Body = []byte(err.Error())
+		}
+		answer <- o.Body
+	}()
+	rig.Until(t, slack, "the child has the call", func() bool { return k.count(t, `"long"`) == 1 })
+	g.Must("daemon", "restart")
+	b.call("4", tool("4", "counter", `{}`))
+	if got, want := string(<-answer), fmt.Sprintf("work long %d 1", pid); !strings.Contains(got, want) {
+		t.Errorf("the call ended with %s, want %s", got, want)
+	}
+	if got := number(t, b.call("5", tool("5", "pid", `{}`))); got != pid {
+		t.Errorf("pid %d answers, it was %d", got, pid)
+	}
+	if got := k.count(t, `"method":"initialize"`); got != 1 {
+		t.Errorf("the child read initialize %d times", got)
+	}
+}
