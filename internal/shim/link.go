@@ -56,6 +56,7 @@ type link struct {
 	sink    gateway.Sink
 	box     outbox
 	skipped atomic.Uint64
+	taken   uint64 // bytes that the socket took, of all frames together; whoever writes owns it
 
 	closing   sync.Once
 	detaching atomic.Bool
@@ -80,6 +81,7 @@ var _ gateway.KeptLink = (*link)(nil)
 type sent struct {
 	ref  uint64 // 0 for what is no request
 	size int
+	end  uint64 // value of link.taken when the socket has all of it
 }
 
 // newLink makes the link of a connection that was greeted. Its sink is to be set before it reads.
@@ -248,6 +250,9 @@ func (l *link) read(r *frameReader) {
 	exit := l.frames(r)
 	_ = l.conn.Close() // all that was there is read
 	l.box.stop(errGone())
+	if exit.Reason == gateway.SupervisorLost {
+		l.maybeRun()
+	}
 	l.sink.Closed(exit)
 	close(l.done)
 }
@@ -323,6 +328,20 @@ func (l *link) written(seq uint64) {
 	}
 }
 
+// maybeRun tells of requests that a lost supervisor may have passed on: all that it was handed completely. It had no time
+// to acknowledge them. Nobody writes any more.
+func (l *link) maybeRun() {
+	l.mu.Lock()
+	flight := l.flight
+	l.flight = nil
+	l.mu.Unlock()
+	for _, m := range flight {
+		if m.ref != 0 && m.end <= l.taken {
+			l.sink.Written(m.ref)
+		}
+	}
+}
+
 // lost decides what the end of the connection without EXIT means.
 func (l *link) lost() gateway.Exit {
 	if l.detaching.Load() {
@@ -367,16 +386,22 @@ func waitGone(id process.Identity, d time.Duration) {
 
 // tryWrite, write, encode and handed make the link the port of its outbox.
 
-func (l *link) tryWrite(b []byte) (int, error) { return tryWrite(l.raw, b) }
+func (l *link) tryWrite(b []byte) (int, error) {
+	n, err := tryWrite(l.raw, b)
+	l.taken += uint64(max(n, 0))
+	return n, err
+}
 
 func (l *link) write(b []byte) error {
-	_, err := l.conn.Write(b)
+	n, err := l.conn.Write(b)
+	l.taken += uint64(n)
 	return err
 }
 
 func (l *link) encode(b []byte, m gateway.Outbound, seq uint64) []byte {
+	end := l.taken + uint64(len(b)+headerLen+len(m.Tag)+len(m.Body)) // what was encoded before b is written
 	l.mu.Lock()
-	l.flight = append(l.flight, sent{m.Ref, len(m.Body)})
+	l.flight = append(l.flight, sent{m.Ref, len(m.Body), end})
 	if was, ok := l.entries[m.Ref]; ok {
 		n := number(l.backend.cfg.Epoch, seq)
 		l.entries[m.Ref] = n
@@ -393,7 +418,7 @@ func (l *link) encode(b []byte, m gateway.Outbound, seq uint64) []byte {
 	return append(append(h.append(b), m.Tag...), m.Body...)
 }
 
-// handed: the supervisor's WRITTEN counts, not the socket's.
+// handed: the supervisor's WRITTEN counts while it lives; see maybeRun.
 func (l *link) handed([]uint64) {}
 
 func (l *link) encodeDone(b []byte, numbers []uint64) []byte {

@@ -698,6 +698,33 @@ func TestSupervisorKilled(t *testing.T) {
 	}
 }
 
+// TestSupervisorKilledUnacknowledged: a request that a supervisor was handed completely may have run, although it died
+// before it could say so; one that is too large to be handed over did not.
+func TestSupervisorKilledUnacknowledged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	l, s := r.open(t, false)
+	do(t, l, s, 1, "where", "", nil)
+	s.mu.Lock()
+	before := len(s.written)
+	s.mu.Unlock()
+	if err := syscall.Kill(l.Info().Supervisor, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	send(t, l, 2, `{"id":2,"do":"where"}`)
+	send(t, l, 3, `{"id":3,"do":"where","arg":"`+strings.Repeat("x", 4<<20)+`"}`)
+	if err := syscall.Kill(l.Info().Supervisor, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.closed(t); e.Reason != gateway.SupervisorLost {
+		t.Errorf("exit %+v", e)
+	}
+	if diff := cmp.Diff([]uint64{2}, s.written[before:]); diff != "" {
+		t.Errorf("may have run: %s", diff)
+	}
+	r.nothingLeft(t)
+}
+
 func TestDetachLeavesTheChild(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *shim.Config) { c.OrphanTTL = 300 * time.Millisecond })
