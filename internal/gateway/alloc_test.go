@@ -42,6 +42,18 @@ func (l *echoLink) Close(string)                 { go l.sink.Closed(Exit{Reason:
 func (l *echoLink) Detach(context.Context) error { return nil }
 func (l *echoLink) Info() LinkInfo               { return LinkInfo{} }
 
+// keptEcho is an echoLink whose child would outlive the daemon.
+type keptEcho struct{ echoLink }
+
+func (keptEcho) Save([]byte) error { return nil }
+func (keptEcho) Done(...uint64)    {}
+
+type keptEchoBackend struct{ echoBackend }
+
+func (b *keptEchoBackend) Open(_ context.Context, _ Open, sink Sink) (Link, error) {
+	return &keptEcho{echoLink{sink: sink, result: b.result}}, nil
+}
+
 // TestAllocations: the ceiling for one round trip of 1 KiB through the gateway, without HTTP and without the peer.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
@@ -51,31 +63,41 @@ func TestAllocations(t *testing.T) {
 		ceiling = 12
 		peerOwn = 1 // ResultResponse in echoLink.Send
 	)
-	x := echoSession(t)
-	body := []byte(`{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + strings.Repeat("x", 900) + `"}}}`)
-	m := scan(t, body)
-	n := testing.AllocsPerRun(500, func() {
-		r := x.Request(body, m).Follow()
-		if e, state := r.Next(); state != ReadEvent || !e.Final {
-			t.Errorf("no answer (%d)", state)
+	for name, x := range echoSessions(t) {
+		body := []byte(`{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + strings.Repeat("x", 900) + `"}}}`)
+		m := scan(t, body)
+		n := testing.AllocsPerRun(500, func() {
+			r := x.Request(body, m).Follow()
+			if e, state := r.Next(); state != ReadEvent || !e.Final {
+				t.Errorf("no answer (%d)", state)
+			}
+			r.Delivered()
+			r.Stop()
+		})
+		t.Logf("%s: %.0f allocations, %d of them the peer's", name, n, peerOwn)
+		if n > ceiling+peerOwn {
+			t.Errorf("%s: %.0f allocations in a round trip, want at most %d", name, n-peerOwn, ceiling)
 		}
-		r.Stop()
-	})
-	t.Logf("%.0f allocations, %d of them the peer's", n, peerOwn)
-	if n > ceiling+peerOwn {
-		t.Errorf("%.0f allocations in a round trip, want at most %d", n-peerOwn, ceiling)
 	}
 }
 
-func echoSession(t testing.TB) *Session {
+// echoSessions are sessions on a link that ends with the daemon and on one that does not.
+func echoSessions(t testing.TB) map[string]*Session {
 	t.Helper()
-	b := &echoBackend{result: []byte(`{"content":[{"type":"text","text":"` + strings.Repeat("y", 900) + `"}]}`)}
-	s := rigOf(t, b, nil)
-	return initialize(t, s, "2025-11-25", "{}")
+	b := echoBackend{result: []byte(`{"content":[{"type":"text","text":"` + strings.Repeat("y", 900) + `"}]}`)}
+	return map[string]*Session{
+		"plain": initialize(t, rigOf(t, &b, nil), "2025-11-25", "{}"),
+		"kept":  initialize(t, rigOf(t, &keptEchoBackend{b}, nil), "2025-11-25", "{}"),
+	}
 }
 
 func BenchmarkRoundTrip(b *testing.B) {
-	x := echoSession(b)
+	for name, x := range echoSessions(b) {
+		b.Run(name, func(b *testing.B) { benchRoundTrip(b, x) })
+	}
+}
+
+func benchRoundTrip(b *testing.B, x *Session) {
 	body := []byte(`{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + strings.Repeat("x", 900) + `"}}}`)
 	m, err := rpc.Scan(body)
 	if err != nil {
@@ -87,6 +109,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		if e, state := r.Next(); state != ReadEvent || !e.Final {
 			b.Fatal("no answer to call " + strconv.Itoa(i))
 		}
+		r.Delivered()
 		r.Stop()
 	}
 }
