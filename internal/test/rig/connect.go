@@ -162,6 +162,15 @@ func (b *Bridge) Call(ctx context.Context, id, body string) (Outcome, error) {
 	}
 }
 
+// Waits gives the answer to a request that goes out with another one, in a batch.
+func (b *Bridge) Waits(id string) <-chan []byte {
+	answer := make(chan []byte, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting[id] = answer
+	return answer
+}
+
 // Initialize opens the session of a legacy client.
 func (b *Bridge) Initialize(capabilities string) {
 	b.t.Helper()

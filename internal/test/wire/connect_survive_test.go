@@ -233,3 +233,77 @@ func TestConnectPlannedRestart(t *testing.T) {
 		t.Errorf("the child read initialize %d times", got)
 	}
 }
+
+// TestConnectRevisions: the daemon is killed as soon as the child has the call, before and after the response has begun,
+// in sessions whose streams have no priming event or no event ids at all.
+func TestConnectRevisions(t *testing.T) {
+	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			g := rig.Start(t)
+			k := &kept{g: g, name: "old", record: filepath.Join(g.Home, "old.record")}
+			g.Add("old", rig.Fixture(t, fakemcp.Options{Record: k.record}))
+			b := bridged{g.Connect("old"), t}
+			b.call(`"init"`, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"rig","version":"1"}}}`)
+			if err := b.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); err != nil {
+				t.Fatal(err)
+			}
+			pid := number(t, b.call("1", tool("1", "pid", `{}`)))
+			long := `"` + strings.Repeat("i", 100) + `"` // an id whose stream has a hash for a name
+			for i, id := range []string{"2", long, `"zwölf"`} {
+				key := fmt.Sprintf("key-%d", i)
+				answer := make(chan []byte, 1)
+				go func() {
+					ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), persistWithin)
+					defer stop()
+					o, err := b.Call(ctx, id, work(id, key, `"wait_ms":600`))
+					if err != nil {
+						o.Body = []byte(err.Error())
+					}
+					answer <- o.Body
+				}()
+				rig.Until(t, slack, "the child has the call", func() bool { return k.count(t, quote(key)) == 1 })
+				time.Sleep(time.Duration(i) * 200 * time.Millisecond) // before, at and after the 250 ms of a response
+				g.Kill()
+				g.Serve()
+				if got, want := string(<-answer), fmt.Sprintf("work %s %d 1", key, pid); !strings.Contains(got, want) {
+					t.Errorf("call %s ended with %s, want %s", id, got, want)
+				}
+			}
+			if got := k.count(t, `"work"`); got != 3 {
+				t.Errorf("the child read %d calls, want 3", got)
+			}
+		})
+	}
+}
+
+// TestConnectBatch: the requests of a batch that is in flight are answered one by one.
+func TestConnectBatch(t *testing.T) {
+	g := rig.Start(t)
+	k := &kept{g: g, name: "batch", record: filepath.Join(g.Home, "batch.record")}
+	g.Add("batch", rig.Fixture(t, fakemcp.Options{Record: k.record}))
+	b := bridged{g.Connect("batch"), t}
+	b.call(`"init"`, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"rig","version":"1"}}}`)
+	if err := b.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); err != nil {
+		t.Fatal(err)
+	}
+	two := make(chan []byte, 1)
+	go func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), persistWithin)
+		defer stop()
+		o, err := b.Call(ctx, "2", "["+work("1", "one", `"wait_ms":800`)+","+work("2", "two", `"wait_ms":800`)+"]")
+		if err != nil {
+			o.Body = []byte(err.Error())
+		}
+		two <- o.Body
+	}()
+	one := b.Waits("1")
+	rig.Until(t, slack, "the child has both", func() bool { return k.count(t, `"work"`) == 2 })
+	g.Kill()
+	g.Serve()
+	for key, answer := range map[string]<-chan []byte{"one": one, "two": two} {
+		if got := string(<-answer); !strings.Contains(got, "work "+key+" ") || !strings.Contains(got, ` 1"`) {
+			t.Errorf("%s was answered with %s", key, got)
+		}
+	}
+}
