@@ -54,6 +54,10 @@ func (e *Env) startDaemon(ctx context.Context, flags []string) (started bool, er
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	lock, err := atomicfile.WaitLock(ctx, paths.StartLock())
+	if err != nil && ctx.Err() == nil {
+		return false, fault.New(fault.Unavailable, "lock-failed").Saying("the lock %s cannot be taken", paths.StartLock()).
+			Hinting("state must be on a local file system that you can write to").Because(err).Retrying(fault.AfterFix)
+	}
 	if err != nil {
 		return false, fault.New(fault.Unavailable, "start-busy").Saying("another command has been starting the daemon for %s", startWithin).
 			Hinting("look at %s", filepath.Join(paths.Logs(), "mcpx.log")).Because(err)
@@ -79,7 +83,8 @@ func (e *Env) spawn(ctx context.Context, paths api.Paths, flags []string) error 
 	_ = os.Rename(last, last+".1") // the last words of the daemon before; without them only this copy is lost
 	out, err := os.OpenFile(last, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fault.New(fault.Unavailable, "state-unwritable").Saying("%s cannot be written", last).Because(err)
+		return fault.New(fault.Unavailable, "state-unwritable").Saying("%s cannot be written", last).Because(err).
+			Hinting("check owner, mode and free space of its directory").Retrying(fault.AfterFix)
 	}
 	defer out.Close()
 	answer, err := process.StartDetached(ctx, process.Detached{

@@ -49,7 +49,8 @@ func (o owner) write(paths api.Paths) error {
 		return err
 	}
 	if err := atomicfile.Write(paths.Owner(), append(data, '\n'), 0o600); err != nil {
-		return fault.New(fault.Unavailable, "state-unwritable").Saying("%s cannot be written", paths.Owner()).Because(err)
+		return fault.New(fault.Unavailable, "state-unwritable").Saying("%s cannot be written", paths.Owner()).Because(err).
+			Hinting("check owner, mode and free space of its directory").Retrying(fault.AfterFix)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"mcpx/internal/fault"
@@ -109,6 +110,16 @@ func (b *Backend) newBundle() (bundle, error) {
 }
 
 func (b *Backend) bundles() string { return filepath.Join(b.cfg.StateDir, "bundles") }
+
+// isUnwritable reports whether err says that the disk takes nothing, or not from us.
+func isUnwritable(err error) bool {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.EIO} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
+}
 
 func unwritable(err error) error {
 	return fault.New(fault.Unavailable, "state-unwritable").

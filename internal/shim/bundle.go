@@ -108,6 +108,7 @@ type secrets struct {
 // ready is the one line on the ready pipe.
 type ready struct {
 	Error  string           `json:"error,omitempty"`
+	State  bool             `json:"state,omitempty"` // the error is about the state directory
 	Self   process.Identity `json:"self"`
 	Token  string           `json:"token"`
 	Socket string           `json:"socket"`

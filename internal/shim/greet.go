@@ -70,7 +70,7 @@ func (s *supervisor) attach(c *net.UnixConn, h hello) *refused {
 	s.reported = counted
 	s.mu.Unlock()
 	if fresh {
-		_ = s.writeRecord() // without it a later daemon cannot check the child's identity; the child goes on
+		s.keepRecord()
 		crash.Point("supervisor.child-recorded")
 		close(s.first)
 	}

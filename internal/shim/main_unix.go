@@ -65,7 +65,7 @@ func Main(args []string) int {
 	default:
 		err = fmt.Errorf("usage: %s BUNDLE (internal; started by the daemon)", Subcommand)
 	}
-	if answer(pipe, ready{Error: err.Error()}) != nil {
+	if answer(pipe, ready{Error: err.Error(), State: isUnwritable(err)}) != nil {
 		fmt.Fprintln(os.Stderr, err) // nobody waits on a ready pipe: a person called this by hand
 	}
 	return 1

@@ -31,6 +31,9 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 	ready, err := b.startSupervisor(ctx, dir, o, c, program)
 	if err != nil {
 		_ = dir.remove() // swept at the next start if it fails
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			return nil, f
+		}
 		return nil, fault.New(fault.Unavailable, "supervisor-start").
 			Saying("the supervisor of %s could not be started", o.Server.Name).Because(err).
 			Hinting("see the daemon's log; `--supervised=false` runs the server without one")
@@ -65,7 +68,7 @@ func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Ope
 		sp.Env[name] = digest(value)
 	}
 	if err := writeJSON(dir.spec(), sp); err != nil {
-		return ready{}, err
+		return ready{}, unwritable(err)
 	}
 	crash.Point("shim.spec-written")
 	stdin, err := json.Marshal(secrets{Env: c.Env})
@@ -85,7 +88,10 @@ func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Ope
 		return ready{}, err
 	}
 	if rd.Error != "" {
-		return ready{}, errors.New(rd.Error)
+		if err = errors.New(rd.Error); rd.State {
+			err = unwritable(err)
+		}
+		return ready{}, err
 	}
 	return rd, nil
 }

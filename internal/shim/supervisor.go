@@ -64,6 +64,8 @@ type supervisor struct {
 
 	toChild sync.Mutex // held while writing to the child: one writer, and none that was superseded
 
+	unrecorded atomic.Bool // the disk did not take the record with the child; tried again with the slow clock
+
 	holder atomic.Pointer[attachment] // written with mu held; nil: no daemon
 
 	held []bool // of the stdout pump: which of its lines the journal has taken
@@ -153,11 +155,11 @@ func (s *supervisor) spawnLocked() {
 
 // messages is called by the stdout pump: to the daemon, or kept until one comes.
 func (s *supervisor) messages(lines [][]byte) {
-	if slices.ContainsFunc(lines, func(line []byte) bool { return len(line) >= bigMessage }) {
-		defer s.trimLater()
-	}
 	s.mu.Lock()
 	a := s.holder.Load()
+	if a == nil || slices.ContainsFunc(lines, func(line []byte) bool { return len(line) >= bigMessage }) {
+		defer s.trimLater()
+	}
 	now := s.now()
 	s.held = s.held[:0]
 	for _, line := range lines {
@@ -399,6 +401,9 @@ func (s *supervisor) housekeeping(signals <-chan os.Signal) {
 				s.end("signal", process.Ladder{})
 			}
 		case now := <-tick.C:
+			if s.unrecorded.Load() {
+				s.keepRecord()
+			}
 			if a := s.holder.Load(); a != nil {
 				go s.ping(a) // a daemon that reads nothing must not stop the clock
 			} else if now.Sub(s.started)%looksForSocket < pingEvery {
@@ -459,6 +464,10 @@ func (s *supervisor) countersLocked() counters {
 		Overlong: s.count.overlong.Load(), StderrLost: s.count.stderrLost.Load(),
 	}
 }
+
+// keepRecord writes the record with the child. A disk that does not take it does not stop the child, but without the
+// record a later daemon cannot prove whose process it is: it is written when the disk has room again.
+func (s *supervisor) keepRecord() { s.unrecorded.Store(s.writeRecord() != nil) }
 
 func (s *supervisor) writeRecord() error {
 	s.mu.Lock()
