@@ -100,6 +100,7 @@ type outcome struct {
 	State  string      `json:"state"` // started, already_running, stopped, already_stopped, restarted
 	Daemon *api.Daemon `json:"daemon,omitempty"`
 	Ended  int         `json:"ended,omitempty"` // servers of an earlier daemon that daemon stop --children ended
+	Left   int         `json:"left,omitempty"`  // processes of servers that go on after daemon stop
 }
 
 func (e *Env) showDaemon(ctx context.Context, state string) error {
@@ -119,17 +120,26 @@ func (e *Env) showDaemon(ctx context.Context, state string) error {
 
 var daemonStop = Command{
 	Path: "daemon stop", Short: "Stop the daemon", Op: "daemon.stop",
-	Long: "It returns when the process has ended. Supervised servers are left to their supervisors; the next daemon ends\n" +
-		"what it finds, and without one they end after ten minutes. --children ends them now, also when no daemon runs.",
+	Long: "It returns when the process has ended. Supervised servers go on with their state, and the next daemon takes them\n" +
+		"up again with the sessions of their clients; without one they end after ten minutes (setting\n" +
+		"supervisor.orphan_ttl). --children ends them now, also when no daemon runs.",
 	Example: "mcpx daemon stop\nmcpx daemon stop --children",
 	Flags:   []Flag{{Name: "children", Kind: BoolFlag, Usage: "end the processes of all servers too"}},
 	Run: func(ctx context.Context, e *Env, a Args) error {
+		left := 0
+		if !a.Bool("children") {
+			left = e.supervised(ctx)
+		}
 		state, ended, err := e.stopDaemon(ctx, a.Bool("children"))
 		if err != nil {
 			return err
 		}
-		return e.Show(outcome{State: state, Ended: ended}, func(w io.Writer) {
+		return e.Show(outcome{State: state, Ended: ended, Left: left}, func(w io.Writer) {
 			switch {
+			case state == "stopped" && left == 1:
+				line(w, "The daemon stopped. One server goes on and waits for the next daemon; `mcpx daemon stop --children` ends it.")
+			case state == "stopped" && left > 1:
+				line(w, "The daemon stopped. %d servers go on and wait for the next daemon; `mcpx daemon stop --children` ends them.", left)
 			case state == "stopped":
 				line(w, "The daemon stopped.")
 			case ended == 1:
@@ -143,6 +153,25 @@ var daemonStop = Command{
 			}
 		})
 	},
+}
+
+// supervised counts the processes that outlive the daemon, 0 when no daemon says so.
+func (e *Env) supervised(ctx context.Context) int {
+	client, err := e.Daemon()
+	if err != nil {
+		return 0
+	}
+	page, err := client.Processes(ctx, api.ProcessQuery{})
+	if err != nil {
+		return 0 // a daemon that does not answer is told by the stop itself
+	}
+	n := 0
+	for _, p := range page.Processes {
+		if p.Supervisor > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, ended int, err error) {

@@ -52,6 +52,7 @@ func TestStories(t *testing.T) {
 			env.Setenv("HOME", user)
 			env.Setenv("MCPX_LISTENER_ADDRESS", "127.0.0.1:0")
 			env.Setenv("PATH", filepath.Dir(binary)+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			env.Setenv("MCPX", binary)
 			env.Setenv("FAKE", self) // exec $FAKE run-fakemcp FLAGS...
 			env.Defer(func() { tidy(t, binary, home, env.Vars) })
 			return nil
