@@ -163,7 +163,7 @@ func (x *Session) startExclusive(sl *slot) func(context.Context) (*lane, error) 
 			l.close("the session cannot be restored")
 			text := "the server came back different or is stateful; the session ended, initialize again"
 			if x.srv.def.Load().Direct && x.isRevived() {
-				text = "the server ran without a supervisor and ended with the daemon; " + text
+				text = unsupervised + "; " + text
 			}
 			x.mu.Lock()
 			x.reason = text

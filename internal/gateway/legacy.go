@@ -29,6 +29,10 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 	st.moved = x.srv.moved
 	method := m.MethodOf(body)
 	id := m.ID.Of(body)
+	if t := x.news.Load(); t != nil && x.news.CompareAndSwap(t, nil) {
+		st.finish(t.body(id, x.srv.name(), method), 200)
+		return st
+	}
 	if x.bridged {
 		x.requestBridged(st, method, body, m)
 		return st

@@ -28,6 +28,9 @@ type kept struct {
 	told   trouble
 }
 
+// unsupervised is why a direct child is gone.
+const unsupervised = "the server is not supervised (it ran without a supervisor) and ended with the daemon"
+
 // noWitness is the past of a session whose backend nobody watched while no daemon ran.
 func (s *Server) noWitness(now time.Time) *past {
 	text := "the daemon restarted; what became of the call is unknown, it may have run"
@@ -36,7 +39,7 @@ func (s *Server) noWitness(now time.Time) *past {
 	case e.HTTP != nil:
 		text = "the daemon restarted while the call was at a remote server; it may have run"
 	case e.Direct:
-		text = "the server ran without a supervisor and ended with the daemon; the call may have run"
+		text = unsupervised + "; the call may have run"
 	}
 	t := trouble{class: SentUnknown, text: text}
 	return &past{rest: t, later: t, until: now}

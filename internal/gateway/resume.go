@@ -157,6 +157,7 @@ func (x *Session) outcome(name string, id []byte) *Stream {
 	if !ok {
 		return nil
 	}
+	x.news.Store(nil) // this tells it
 	st := newStream("", true)
 	st.finish(k.told.body(k.id, x.srv.name(), k.method), 200)
 	x.Promote(st, k.id)

@@ -104,6 +104,9 @@ func (s *Server) revive(st store.Session, now time.Time) bool {
 		x.subs[uri] = true
 	}
 	x.past = s.noWitness(now)
+	if e := s.def.Load(); e.Direct && !e.Stateful {
+		x.news.Store(&trouble{class: NotSent, text: unsupervised + ", with all that it kept in memory; the next request starts it again"})
+	}
 	start := x.startExclusive
 	switch {
 	case x.bridged:

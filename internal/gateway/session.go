@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpx/internal/era"
@@ -39,6 +40,8 @@ type Session struct {
 	alone   bool // the slot ends with this session
 	bridged bool // the backend is modern (cell L-M)
 	get     *Stream
+
+	news atomic.Pointer[trouble] // what its client has to know before it goes on: told once, instead of an answer
 
 	mu       sync.Mutex // guards the fields below; may be taken under the server's lock and a lane's (docs/locks.md)
 	calls    map[string]*call

@@ -157,6 +157,11 @@ func TestDirectAndRemoteOverCrash(t *testing.T) {
 			mc.k.newest().die(Exit{})
 			mc.start()
 			y := mc.again(x)
+			if name == "direct" {
+				if told, _ := reply(t, send(t, y, callBody("6"))); member(t, told, "error", "code") != float64(codeNotSent) || !strings.Contains(told, c.want) {
+					t.Errorf("the session was told %s", told)
+				}
+			}
 			answer, _ := reply(t, resume(t, y, "7", 7))
 			if member(t, answer, "error", "code") != float64(codeSentUnknown) || !strings.Contains(answer, c.want) {
 				t.Errorf("the call got %s", answer)
