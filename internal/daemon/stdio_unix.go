@@ -29,7 +29,7 @@ func (d *Daemon) stdio(epoch store.Epoch) (gateway.Backend, error) {
 
 // sweep ends what earlier daemons of this home left running, and waits for it.
 func sweep(ctx context.Context, paths api.Paths) (ended int, err error) {
-	ended, err = shim.Sweep(ctx, paths.State, true)
+	ended, err = shim.Sweep(ctx, paths.State)
 	if err != nil {
 		err = fault.New(fault.Unavailable, "sweep-failed").Saying("what an earlier daemon left in %s could not be ended", paths.Bundles()).
 			Hinting("look at the processes with `ps`, and at that directory").Because(err)

@@ -41,9 +41,9 @@ func (b *Backend) Survivors(ctx context.Context) ([]gateway.Survivor, []gateway.
 }
 
 // Sweep ends what earlier daemons left below stateDir when no daemon is to use it: supervisors that live are asked to
-// carry out their ladder, everything else is cleared as by Backend.Survivors. With wait it returns when the supervisors
-// have ended, or ctx is over. Only the holder of the owner lock calls it.
-func Sweep(ctx context.Context, stateDir string, wait bool) (ended int, err error) {
+// carry out their ladder, everything else is cleared as by Backend.Survivors. It returns when the supervisors have ended, or
+// ctx is over. Only the holder of the owner lock calls it.
+func Sweep(ctx context.Context, stateDir string) (ended int, err error) {
 	y := yard{state: stateDir, log: slog.New(slog.DiscardHandler)}
 	alive, _, ended, err := y.tidy(ctx)
 	errs := []error{err}
@@ -55,9 +55,6 @@ func Sweep(ctx context.Context, stateDir string, wait bool) (ended int, err erro
 		}
 	}
 	for _, dir := range leaving {
-		if !wait {
-			break
-		}
 		// The supervisor holds its lock until it has ended, and removes the bundle before that.
 		lock, err := atomicfile.WaitLock(ctx, dir.lock())
 		switch {

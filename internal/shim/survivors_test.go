@@ -74,7 +74,7 @@ func TestSurvivors(t *testing.T) {
 	}
 	s.closed(t)
 	defer func() {
-		if _, err := shim.Sweep(context.Background(), r.state, true); err != nil {
+		if _, err := shim.Sweep(context.Background(), r.state); err != nil {
 			t.Error(err)
 		}
 		r.nothingLeft(t)

@@ -23,7 +23,7 @@ func TestSweepEndsWhatWasLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.closed(t)
-	ended, err := shim.Sweep(context.Background(), r.state, true)
+	ended, err := shim.Sweep(context.Background(), r.state)
 	if err != nil || ended != 1 {
 		t.Fatalf("ended %d, %v; want 1", ended, err)
 	}
