@@ -42,7 +42,12 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 	now := s.g.now()
 	heirs := a.rejoin(l, sessions, ad, now)
 	a.calls(l, ad, heirs, now)
-	a.executable(l, ad)
+	if l.programChanged(ad.Executable) {
+		a.drain = true
+		text := textReplaced
+		a.flight.adopts.why.Store(&text)
+		a.flight.adopts.drains.Store(true)
+	}
 	for _, h := range heirs {
 		h.x.mu.Lock()
 		h.x.past = h.past
@@ -218,24 +223,6 @@ func (x *Session) inherits(c *call, k KeptCall, p *past) bool {
 	x.mu.Unlock()
 	x.Promote(c.stream, c.id)
 	return true
-}
-
-// executable decides what a change of the child's program means.
-func (a *adoption) executable(l *lane, ad Adopted) {
-	attrs := []slog.Attr{slog.String(key.Server, l.srv.name()), slog.String(key.Lane, l.key), slog.Int(key.Child, ad.Child)}
-	switch ad.Executable {
-	case FileMissing:
-		l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "the program of a running server was removed; the server goes on", attrs...)
-	case FileChanged:
-		if l.srv.def.Load().Stateful {
-			l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "the program of a running server was replaced; the server keeps state, so it goes on", attrs...)
-			return
-		}
-		a.drain = true
-		text := "its program was replaced; it starts again when its running calls have ended"
-		a.flight.adopts.why.Store(&text)
-	case FileSame:
-	}
 }
 
 // missed tells the sessions of the lane that they may have missed something.

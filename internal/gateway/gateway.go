@@ -213,6 +213,7 @@ func (g *Gateway) housekeep() {
 		now := g.now()
 		for _, s := range servers {
 			s.sweep(now)
+			s.lookAtPrograms(now)
 		}
 	}
 }

@@ -78,7 +78,10 @@ type keptLink struct {
 	sink Sink
 }
 
-var _ KeptLink = (*keptLink)(nil)
+var (
+	_ KeptLink = (*keptLink)(nil)
+	_ Program  = (*keptLink)(nil)
+)
 
 func (k *keeper) Open(_ context.Context, o Open, sink Sink) (Link, error) {
 	k.mu.Lock()
@@ -398,6 +401,13 @@ func (l *keptLink) Abort(uint64) bool            { return false }
 func (l *keptLink) Close(string)                 { go l.c.die(Exit{Reason: Terminated}) }
 func (l *keptLink) Detach(context.Context) error { l.c.cut(l); return nil }
 func (l *keptLink) Info() LinkInfo               { return LinkInfo{Pid: 1000 + l.c.n, Supervisor: 2000 + l.c.n} }
+
+// File is how the program of the child compares with what is there now.
+func (l *keptLink) File() FileState {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.c.file
+}
 
 func (c *child) cut(l *keptLink) {
 	c.deliver.Lock()

@@ -36,6 +36,9 @@ type lane struct {
 	caps       []byte        // raw client capabilities of its initialize, of lanes that several clients share
 	started    time.Time
 
+	nextLook time.Time // when its program is looked at again
+	warned   bool      // that its program is not what it was
+
 	tasksOnce sync.Once
 	tasksSeen bool // see hasTasks
 

@@ -155,9 +155,7 @@ func (g *Gateway) place(keeper Keeper, one Survivor) (*adoption, string) {
 	if err != nil {
 		return nil, err.Error()
 	}
-	text := "mcpx restarted and is about to go on with the running server"
-	f := &flight{done: make(chan struct{}), adopts: &undecided{over: make(chan struct{})}}
-	f.adopts.why.Store(&text)
+	f := &flight{done: make(chan struct{}), adopts: newUndecided("mcpx restarted and is about to go on with the running server")}
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
 	if sl.flight != nil || sl.closed || sl.usable() != nil {
@@ -203,7 +201,7 @@ func (a *adoption) run() {
 		a.failed(err)
 		s.g.log.LogAttrs(ctxNone, slog.LevelWarn, "child of an earlier daemon not adopted", append(attrs, slog.String(key.Cause, err.Error()))...)
 		a.decided()
-		a.land()
+		a.slot.land(a.flight)
 		return
 	}
 	a.lane.done(a.owed...)
@@ -213,23 +211,15 @@ func (a *adoption) run() {
 	s.g.log.LogAttrs(ctxNone, slog.LevelInfo, "child of an earlier daemon adopted", attrs...)
 	a.decided()
 	if a.drain {
-		a.replace()
+		a.lane.drain(s.g.ctx)
 	}
-	a.land()
+	a.slot.land(a.flight)
 }
 
 // decided lets those go on who only want to know what outlived the earlier daemon.
 func (a *adoption) decided() {
 	close(a.flight.adopts.over)
 	a.slot.srv.adopting.Add(-1)
-}
-
-// land ends the wait of those who need the lane.
-func (a *adoption) land() {
-	a.slot.mu.Lock()
-	a.slot.flight = nil
-	a.slot.mu.Unlock()
-	close(a.flight.done)
 }
 
 // failed says what becomes of a child that was not adopted.
@@ -251,28 +241,3 @@ func (a *adoption) failed(err error) {
 		s.mu.Unlock()
 	}
 }
-
-// replace ends the child when its calls have ended, so that the next start runs the new program. Whoever needs the lane
-// meanwhile is told to come again.
-func (a *adoption) replace() {
-	l := a.lane
-	look := time.NewTicker(drainLook)
-	defer look.Stop()
-	for l.busy() {
-		select {
-		case <-look.C:
-		case <-l.ended:
-			return
-		case <-l.srv.g.ctx.Done():
-			return
-		}
-	}
-	l.close("its program was replaced")
-	select {
-	case <-l.ended:
-	case <-l.srv.g.ctx.Done():
-	}
-}
-
-// drainLook is how often a child that is being drained is looked at.
-const drainLook = 50 * time.Millisecond

@@ -39,8 +39,15 @@ type flight struct {
 
 // undecided is what an adoption tells those who wait for it.
 type undecided struct {
-	why  atomic.Pointer[string] // what is waited for
-	over chan struct{}          // closed when it is known whether the child answers to us
+	why    atomic.Pointer[string] // what is waited for
+	drains atomic.Bool            // the child ends what it has begun, which takes as long as that
+	over   chan struct{}          // closed when it is known whether the child answers to us
+}
+
+func newUndecided(why string) *undecided {
+	u := &undecided{over: make(chan struct{})}
+	u.why.Store(&why)
+	return u
 }
 
 // usable gives the running lane, or nil.
@@ -136,6 +143,13 @@ func (f *flight) adopted(ctx context.Context) error {
 		return nil
 	case <-limit.C:
 	case <-ctx.Done():
+	}
+	if f.adopts.drains.Load() {
+		select {
+		case <-f.done:
+			return nil
+		case <-ctx.Done():
+		}
 	}
 	return &startError{text: *f.adopts.why.Load(), wait: time.Second}
 }

@@ -15,6 +15,7 @@ type State string
 const (
 	Idle      State = "idle"       // no process: the next call starts one
 	Starting  State = "starting"   // spawn, probe and handshake
+	Adopting  State = "adopting"   // its process outlived an earlier daemon and is being taken up again
 	Ready     State = "ready"      // handshake done, link alive
 	Waiting   State = "backoff"    // ended; the next start waits
 	CrashLoop State = "crash_loop" // ended too often; one trial a minute, on demand
@@ -112,6 +113,9 @@ func (s *Server) status() ServerStatus {
 	slices.SortFunc(st.Lanes, func(a, b LaneStatus) int { return strings.Compare(a.Key, b.Key) })
 	if st.State == Idle && len(st.Lanes) > 0 {
 		st.State = Wedged // nothing else is there
+	}
+	if st.State == Idle && s.adopting.Load() > 0 {
+		st.State = Adopting
 	}
 	if st.State == Idle && s.starting.Load() > 0 {
 		st.State = Starting

@@ -194,6 +194,13 @@ func (s *Stream) attachLocked(last uint64) *Reader {
 	return &Reader{s: s, n: s.reader, last: last}
 }
 
+// At is the seq of the last event that was taken: a reader attached behind it goes on where this one is.
+func (r *Reader) At() uint64 {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.last
+}
+
 // ReadState says what Next found.
 type ReadState uint8
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mcpx/internal/catalog"
@@ -405,6 +406,48 @@ func TestExecutableChanged(t *testing.T) {
 			if n := len(mc.k.all()); n == 1 != c.stays {
 				t.Errorf("%d processes were started", n)
 			}
+		})
+	}
+}
+
+// TestProgramReplaced: the same while the daemon runs, looked at from time to time.
+func TestProgramReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		file  FileState
+		edit  func(*catalog.Server)
+		stays bool
+	}{
+		"changed":           {FileChanged, nil, false},
+		"changed, stateful": {FileChanged, func(e *catalog.Server) { e.Stateful = true }, true},
+		"missing":           {FileMissing, nil, true},
+		"same":              {FileSame, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got := make(chan Outbound, 1)
+				mc := newMachine(t, c.edit, toolCalls(got))
+				x := initialize(t, mc.s, "2025-11-25", "{}")
+				r := send(t, x, callBody("7"))
+				m := <-got
+				old := mc.k.newest()
+				old.mu.Lock()
+				old.file = c.file
+				old.mu.Unlock()
+				time.Sleep(lookAtPrograms + 2*time.Second)
+				waits := send(t, x, `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`)
+				time.Sleep(5 * time.Second)
+				old.result(m, scan(t, m.Body), `{"n":1}`)
+				if answer, _ := reply(t, r); !strings.Contains(answer, `"n":1`) {
+					t.Errorf("the running call got %s", answer)
+				}
+				if answer, _ := reply(t, waits); !strings.Contains(answer, "result") {
+					t.Errorf("the call that waited got %s", answer)
+				}
+				if n := len(mc.k.all()); n == 1 != c.stays {
+					t.Errorf("%d processes were started", n)
+				}
+				mc.end()
+			})
 		})
 	}
 }
