@@ -160,6 +160,7 @@ type EditServer struct {
 	Protocol  *catalog.Protocol           `json:"protocol,omitempty"`
 	Sharing   *catalog.Sharing            `json:"sharing,omitempty"`
 	Direct    *bool                       `json:"direct,omitempty"`
+	OnChange  *catalog.OnChange           `json:"on_change,omitempty"`
 	Idle      *time.Duration              `json:"idle,omitempty"` // nanoseconds; negative: never
 	Call      *time.Duration              `json:"call,omitempty"` // nanoseconds
 	Confirmed bool                        `json:"confirmed,omitempty"`
@@ -245,6 +246,8 @@ type Process struct {
 	State      string    `json:"state"`
 	Pid        int       `json:"pid,omitempty"`
 	Supervisor int       `json:"supervisor_pid,omitempty"`
+	Version    string    `json:"supervisor_version,omitempty"` // of the mcpx that the supervisor runs; after an upgrade it may be older
+	Adopted    bool      `json:"adopted,omitempty"`            // the process was started by an earlier daemon
 	URL        string    `json:"url,omitempty"`
 	Sharing    string    `json:"sharing"`
 	Era        string    `json:"era,omitempty"`

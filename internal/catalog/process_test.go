@@ -20,6 +20,7 @@ func TestProcess(t *testing.T) {
 		"nothing":      {func(*Server) {}, true},
 		"limits":       {func(s *Server) { s.Limits.Call = time.Second }, true},
 		"title":        {func(s *Server) { s.Title, s.Notes, s.Aliases = "t", "n", []string{"b"} }, true},
+		"on change":    {func(s *Server) { s.OnChange = OnChangeKeep }, true},
 		"stateful":     {func(s *Server) { s.Stateful, s.Retry = true, "idempotent" }, true},
 		"empty lists":  {func(s *Server) { s.Stdio.EnvPass = []string{} }, true},
 		"time":         {func(s *Server) { s.Updated = time.Now() }, true},

@@ -61,6 +61,15 @@ const (
 	Deprecated Lifecycle = "deprecated"
 )
 
+// OnChange says what happens to a running server when the file of its program changes.
+type OnChange string
+
+// The policies; "" is OnChangeReplace.
+const (
+	OnChangeReplace OnChange = "replace" // no new calls, what runs may end, then the new program is started
+	OnChangeKeep    OnChange = "keep"    // the old one runs until it ends for another reason
+)
+
 // Binding gives a variable or a header its value. At most one field is set; none is the empty literal.
 type Binding struct {
 	Literal  string `json:"literal,omitempty"`  // a value that is no secret
@@ -128,6 +137,7 @@ type Server struct {
 	IDStyle   string    `json:"id_style,omitempty"` // "int" for backends that accept integer ids only
 	Stateful  bool      `json:"stateful,omitempty"` // true: a lost process ends its sessions, no silent restore
 	Retry     string    `json:"retry,omitempty"`    // "idempotent": any call may be sent again
+	OnChange  OnChange  `json:"on_change,omitempty"`
 	Limits    Limits    `json:"limits,omitzero"`
 	Review    Review    `json:"review"`
 	Lifecycle Lifecycle `json:"lifecycle"`

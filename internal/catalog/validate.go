@@ -232,6 +232,7 @@ func validModes(s Server) *fault.Error {
 		func() error { _, err := ParseSharing(string(s.Sharing)); return err },
 		func() error { return optional(s.Protocol, ParseProtocol) },
 		func() error { return among("id-style", s.IDStyle, "", "int") },
+		func() error { return among("on-change", s.OnChange, "", OnChangeReplace, OnChangeKeep) },
 		func() error { return among("retry", s.Retry, "", "idempotent") },
 		func() error {
 			return among("review", s.Review, ReviewPending, ReviewApproved, ReviewRejected, ReviewQuarantined)

@@ -74,9 +74,9 @@ func (e *Env) stateCell(state string) cell {
 	switch state {
 	case "ready":
 		return cell{state, green}
-	case "backoff", "starting":
+	case "backoff", "starting", "adopting":
 		return cell{state, yellow}
-	case "crash_loop", "not routed":
+	case "crash_loop", "not routed", "wedged":
 		return cell{state, red}
 	}
 	return cell{state, ""}

@@ -28,6 +28,7 @@ var definitionFlags = []Flag{
 	{Name: "protocol", Kind: StringFlag, Choices: []string{"auto", "legacy", "modern"}, Usage: "protocol era of the server: auto (it is asked), legacy or modern"},
 	{Name: "sharing", Kind: StringFlag, Choices: []string{"session", "agent", "workspace", "account", "global"}, Usage: "who shares one process: session (nobody, the default), agent, workspace, account or global (everybody)"},
 	{Name: "supervised", Kind: BoolFlag, Default: true, Usage: "keep the process alive while the daemon restarts; --supervised=false makes it a child of the daemon"},
+	{Name: "on-change", Kind: StringFlag, Choices: []string{"replace", "keep"}, Usage: "when the file of the program changes: replace the process when its calls have ended (the default), or keep it"},
 	{Name: "idle-timeout", Kind: DurationFlag, Value: "D", Usage: "stop a process that did nothing for D (default 5m; never)"},
 	{Name: "call-timeout", Kind: DurationFlag, Value: "D", Usage: "give up on a call after D without progress (default 2m)"},
 	{Name: "title", Kind: StringFlag, Usage: "a name for people"},
@@ -121,8 +122,8 @@ func nameOf(host string) string {
 func definition(a Args) (catalog.Server, error) {
 	s := catalog.Server{
 		Name: a.Pos(0), Title: a.String("title"), Sharing: catalog.Sharing(a.String("sharing")), Direct: !a.Bool("supervised"),
-		Protocol: catalog.Protocol(a.String("protocol")),
-		Limits:   catalog.Limits{Idle: a.Duration("idle-timeout"), Call: a.Duration("call-timeout")},
+		Protocol: catalog.Protocol(a.String("protocol")), OnChange: catalog.OnChange(a.String("on-change")),
+		Limits: catalog.Limits{Idle: a.Duration("idle-timeout"), Call: a.Duration("call-timeout")},
 	}
 	if s.Sharing == "" {
 		s.Sharing = catalog.ShareSession

@@ -91,6 +91,10 @@ func changes(a Args) (api.EditServer, error) {
 		v := catalog.Protocol(a.String("protocol"))
 		in.Protocol = &v
 	}
+	if a.Given("on-change") {
+		v := catalog.OnChange(a.String("on-change"))
+		in.OnChange = &v
+	}
 	if a.Given("supervised") {
 		v := !a.Bool("supervised")
 		in.Direct = &v

@@ -64,6 +64,7 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 	}
 	add("sharing", string(s.Sharing))
 	add("protocol", string(s.Protocol))
+	add("on change", string(s.OnChange))
 	add("timeouts", fmt.Sprintf("start %s, call %s (at most %s), idle %s", age(limits.Start), age(limits.Call), age(limits.Max), idle))
 	add("review", string(s.Review))
 	switch {

@@ -96,7 +96,9 @@ var ps = Command{
 	Path: "ps", Short: "List the processes of the servers", Op: "process.list",
 	Long: "One row for each process, or each connection of a remote server; a server without one has a row with its\n" +
 		"state: idle (the next call starts it), backoff (it failed, the next start waits), crash_loop, disabled.\n" +
-		"SUPERVISOR is the process that keeps the server alive while the daemon restarts. It never starts a daemon.",
+		"SUPERVISOR is the process that keeps the server alive while the daemon restarts; after an upgrade its VERSION is\n" +
+		"shown when it is another one than that of this command. A process that is being taken up by a new daemon is\n" +
+		"adopting, one that does not answer it is wedged. It never starts a daemon.",
 	Example: "mcpx ps\nmcpx ps --json",
 	Run: func(ctx context.Context, e *Env, _ Args) error {
 		service, err := e.running(ctx)
@@ -111,12 +113,16 @@ var ps = Command{
 	},
 }
 
+// versionColumn is the place of the version of supervisors in the table of ps.
+const versionColumn = 4
+
 func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
 	if len(page.Processes) == 0 {
 		line(w, "No servers yet. Add one: %s server add NAME -- COMMAND ARGS...", e.self())
 		return
 	}
 	now := e.Now()
+	mixed := slices.ContainsFunc(page.Processes, func(p api.Process) bool { return p.Version != "" && p.Version != e.Version })
 	rows := make([][]cell, 0, len(page.Processes))
 	for _, p := range page.Processes {
 		era := p.Era
@@ -136,11 +142,12 @@ func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
 		if p.NextTry.After(now) {
 			lastError += fmt.Sprintf(" (next try in %s)", age(p.NextTry.Sub(now).Round(time.Second)))
 		}
-		rows = append(rows, []cell{
+		row := []cell{
 			{p.Server, bold},
 			e.stateCell(p.State),
 			{number(p.Pid), ""},
 			{number(p.Supervisor), ""},
+			{dash(p.Version), ""},
 			{dash(era), ""},
 			{p.Sharing, ""},
 			{number(p.Sessions), ""},
@@ -149,9 +156,17 @@ func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
 			{size(p.Resident), ""},
 			{up, ""},
 			{lastError, ""},
-		})
+		}
+		if !mixed {
+			row = slices.Delete(row, versionColumn, versionColumn+1)
+		}
+		rows = append(rows, row)
 	}
-	e.table(w, []string{"SERVER", "STATE", "PID", "SUPERVISOR", "ERA", "SHARING", "SESSIONS", "CALLS", "RESTARTS", "MEMORY", "AGE", "LAST ERROR"}, rows)
+	head := []string{"SERVER", "STATE", "PID", "SUPERVISOR", "VERSION", "ERA", "SHARING", "SESSIONS", "CALLS", "RESTARTS", "MEMORY", "AGE", "LAST ERROR"}
+	if !mixed {
+		head = slices.Delete(head, versionColumn, versionColumn+1)
+	}
+	e.table(w, head, rows)
 	slices.Sort(page.Advice)
 	for _, text := range slices.Compact(page.Advice) {
 		line(w, "note: %s", text)

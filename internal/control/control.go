@@ -53,9 +53,9 @@ type Config struct {
 	Restart func(ctx context.Context, in api.RestartDaemon) (api.Restarted, error)
 	// Reload reads the settings again and calls Reapply.
 	Reload func(ctx context.Context) (api.Reloaded, error)
-	IDs  *id.Source
-	Now  func() time.Time
-	Log  *slog.Logger
+	IDs    *id.Source
+	Now    func() time.Time
+	Log    *slog.Logger
 	// Overlay is routed beside the catalog for the life of this daemon and never written. Its entries have ids.
 	Overlay []catalog.Server
 }

@@ -511,7 +511,7 @@ func TestLive(t *testing.T) {
 	b.gateway.status = []gateway.ServerStatus{
 		{Name: "bad", State: gateway.CrashLoop, LastError: "exited: code 3", ErrorAt: start, Restarts: 5},
 		{Name: "fine", State: gateway.Ready, Lanes: []gateway.LaneStatus{
-			{State: gateway.Ready, Version: "2025-11-25", Link: gateway.LinkInfo{Pid: 11, Supervisor: 12, Started: start.Add(time.Second)}},
+			{State: gateway.Ready, Version: "2025-11-25", Adopted: true, Link: gateway.LinkInfo{Pid: 11, Supervisor: 12, Version: "0.9", Started: start.Add(time.Second)}},
 			{State: gateway.Starting, Link: gateway.LinkInfo{Pid: 10, Started: start}},
 		}},
 		{Name: "off", State: gateway.Off, LastError: "old"},
@@ -549,8 +549,23 @@ func TestLive(t *testing.T) {
 	if diff := cmp.Diff([][3]any{{"bad", "crash_loop", 0}, {"fine", "starting", 10}, {"fine", "ready", 11}, {"off", "disabled", 0}, {"slow", "idle", 0}}, rows); diff != "" {
 		t.Error(diff)
 	}
-	if page.Processes[2].Resident != 11000 || page.Processes[2].Supervisor != 12 {
+	if p := page.Processes[2]; p.Resident != 11000 || p.Supervisor != 12 || p.Version != "0.9" || !p.Adopted {
 		t.Errorf("%+v", page.Processes[2])
+	}
+}
+
+// TestWedged: a process of an earlier daemon that does not answer is a finding, with its reason.
+func TestWedged(t *testing.T) {
+	b, ctx := newBench(t)
+	b.add(ctx, t, stdio("stuck", "x"))
+	b.gateway.status = []gateway.ServerStatus{{Name: "stuck", State: gateway.Wedged, Lanes: []gateway.LaneStatus{{State: gateway.Wedged, Note: "no answer"}}}}
+	health, err := b.Health(ctx, api.None{})
+	if err != nil || len(health.Findings) != 1 || health.Findings[0].Code != "server-wedged" || health.Findings[0].Text != "no answer" {
+		t.Errorf("%+v, %v", health, err)
+	}
+	page, err := b.Processes(ctx, api.ProcessQuery{})
+	if err != nil || len(page.Processes) != 1 || page.Processes[0].LastError != "no answer" {
+		t.Errorf("%+v, %v", page.Processes, err)
 	}
 }
 

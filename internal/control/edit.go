@@ -69,6 +69,7 @@ func edited(s catalog.Server, in api.EditServer) (catalog.Server, error) {
 	set(&s.Protocol, in.Protocol)
 	set(&s.Sharing, in.Sharing)
 	set(&s.Direct, in.Direct)
+	set(&s.OnChange, in.OnChange)
 	set(&s.Limits.Idle, in.Idle)
 	set(&s.Limits.Call, in.Call)
 	switch forStdio, forHTTP := in.Command != nil || in.Cwd != nil || len(in.Env)+len(in.EnvPass) > 0, in.URL != nil || in.Transport != nil || len(in.Headers) > 0; {

@@ -66,7 +66,7 @@ func (c *Control) Status(ctx context.Context, _ api.None) (api.Status, error) {
 			out.Servers.Disabled++
 		case failing(s.Status):
 			out.Servers.Failing++
-		case s.Status.State == gateway.Ready || s.Status.State == gateway.Starting:
+		case s.Status.State == gateway.Ready || s.Status.State == gateway.Starting || s.Status.State == gateway.Adopting:
 			out.Servers.Running++
 		default:
 			out.Servers.Idle++
@@ -95,7 +95,7 @@ func (c *Control) Live(ctx context.Context) api.HealthState {
 
 // failing says whether a server cannot do its work now. A server that fell over once and runs again does not count.
 func failing(st gateway.ServerStatus) bool {
-	return st.State == gateway.Waiting || st.State == gateway.CrashLoop || (st.State == gateway.Idle && st.Attempts > 0)
+	return st.State == gateway.Waiting || st.State == gateway.CrashLoop || st.State == gateway.Wedged || (st.State == gateway.Idle && st.Attempts > 0)
 }
 
 func healthOf(servers []api.Server) api.Health {
@@ -108,11 +108,21 @@ func healthOf(servers []api.Server) api.Health {
 		if s.Status.State == gateway.CrashLoop {
 			code = "server-crash-loop"
 		}
-		health.State = api.HealthDegraded
-		health.Findings = append(health.Findings, api.Finding{
+		finding := api.Finding{
 			Code: code, Subject: s.Name, Since: s.Status.ErrorAt, Text: s.Status.LastError,
 			Hint: fmt.Sprintf("see `mcpx server logs %s`; try again at once with `mcpx server restart %s`", s.Name, s.Name),
-		})
+		}
+		if s.Status.State == gateway.Wedged {
+			finding.Code = "server-wedged"
+			finding.Hint = "its process was left by an earlier daemon and may still run: see `mcpx ps`; `mcpx daemon stop --children` ends what is left"
+			for _, lane := range s.Status.Lanes {
+				if lane.Note != "" {
+					finding.Text = lane.Note
+				}
+			}
+		}
+		health.State = api.HealthDegraded
+		health.Findings = append(health.Findings, finding)
 	}
 	return health
 }
@@ -154,6 +164,10 @@ func (c *Control) rows(s api.Server) []api.Process {
 		row.State, row.Era, row.Protocol = string(lane.State), lane.Era, lane.Version
 		row.Sessions, row.InFlight = lane.Sessions, lane.InFlight
 		row.Pid, row.Supervisor, row.URL, row.Started = lane.Link.Pid, lane.Link.Supervisor, lane.Link.URL, lane.Link.Started
+		row.Version, row.Adopted = lane.Link.Version, lane.Adopted
+		if lane.Note != "" {
+			row.LastError = lane.Note
+		}
 		if row.Pid > 0 {
 			row.Resident = c.cfg.Resident(row.Pid)
 		}

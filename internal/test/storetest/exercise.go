@@ -69,7 +69,7 @@ func server(id, name string, aliases ...string) catalog.Server {
 			EnvPass: []string{"HOME"},
 		},
 		Sharing: catalog.ShareWorkspace, Direct: true, Protocol: catalog.ProtocolLegacy, IDStyle: "int", Stateful: true,
-		Retry: "idempotent", Limits: catalog.Limits{Start: time.Second, Call: 2, Max: 3, Idle: -1},
+		Retry: "idempotent", OnChange: catalog.OnChangeKeep, Limits: catalog.Limits{Start: time.Second, Call: 2, Max: 3, Idle: -1},
 		Review: catalog.ReviewApproved, Lifecycle: catalog.Enabled, Source: "operator", Created: at, Updated: at.Add(time.Hour),
 	}
 }
