@@ -22,7 +22,7 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 	l.negotiated.Store(st.Version)
 	l.result, l.caps, l.level, l.epoch, l.serial, l.adopted = st.Result, st.Caps, st.Level, st.Epoch, st.Serial, true
 	if !ad.Started.IsZero() {
-		l.started = ad.Started
+		l.started = anchored(ad.Started, s.g.now())
 	}
 	l.setLink(ad.Link)
 	s.learned(st)
@@ -238,3 +238,7 @@ func (l *lane) missed(ad Adopted, sessions []*Session) {
 		}
 	}
 }
+
+// anchored gives a time that was read from a file the clock of now, so that setting the wall clock changes no distance to
+// it.
+func anchored(t, now time.Time) time.Time { return now.Add(-max(now.Sub(t), 0)) }
