@@ -114,6 +114,8 @@ func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
 	out := &streamView{v: v, reader: reader}
 	if x.Version >= era.V20250326 {
 		out.name, out.epoch = name, x.Epoch()
+		// A client that came back and then heard nothing has no other cursor: some forget the one they came with.
+		out.prime, out.at = x.Version >= era.V20251125, reader.At()
 	}
 	e, state := reader.Next()
 	if state == gateway.ReadEnd {
@@ -173,6 +175,7 @@ type streamView struct {
 	name   string // event-id prefix, "" sends no ids
 	epoch  uint64
 	prime  bool     // the stream begins with an id of its own (2025-11-25: older clients parse the empty data and fail)
+	at     uint64   // seq of that id
 	begun  bool     // the head is out
 	moved  *pending // the request of the stream, for the case that its server moves; nil: a stream that then ends
 }
@@ -214,7 +217,7 @@ func (v view) stream(out *streamView, e gateway.Event, have bool) bool {
 	defer func() { _ = flush.SetWriteDeadline(time.Time{}) }() // the connection serves further requests
 	var buf []byte
 	if out.prime {
-		buf = append(buf, "id: "+gateway.EventID(out.name, out.epoch, 0)+"\nretry: "+retryMS+"\ndata: \n\n"...)
+		buf = append(buf, "id: "+gateway.EventID(out.name, out.epoch, out.at)+"\nretry: "+retryMS+"\ndata: \n\n"...)
 	}
 	send := func() bool {
 		// A client that stopped reading and keeps its connection must not hold the stream for ever. Where the deadline

@@ -262,6 +262,64 @@ func TestFrontResume(t *testing.T) {
 	}
 }
 
+// TestFrontCursor: a stream that is opened or resumed begins with the event id of its place, for clients that hear nothing
+// on it before it breaks again; sessions of older revisions get none, because their clients fail on an empty event.
+func TestFrontCursor(t *testing.T) {
+	base, release := front(t)
+	a := base + "/servers/a/mcp"
+	first := func(version, method, body string, headers ...string) (string, func()) {
+		t.Helper()
+		ctx, leave := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, method, a, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range append(headers, "Authorization: Bearer owner", "Content-Type: application/json", "Mcp-Protocol-Version: "+version) {
+			name, value, _ := strings.Cut(h, ": ")
+			req.Header.Set(name, value)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatalf("%s: %v %v", method, res, err)
+		}
+		line := make(chan string, 1)
+		go func() {
+			text, _ := bufio.NewReader(res.Body).ReadString('\n') // its end is an empty line
+			line <- text
+		}()
+		end := func() {
+			leave()
+			_ = res.Body.Close()
+		}
+		select {
+		case text := <-line:
+			return text, end
+		case <-time.After(200 * time.Millisecond): // what must not come has no event
+			return "", end
+		}
+	}
+	for version, want := range map[string]string{"2025-11-25": "id: g.3.0\n", "2025-06-18": ""} {
+		x := open(t, a, version)
+		line, end := first(version, "GET", "", "Mcp-Session-Id: "+x)
+		end()
+		if line != want {
+			t.Errorf("%s: the standalone stream begins with %q, want %q", version, line, want)
+		}
+	}
+	x := open(t, a, "2025-11-25")
+	line, end := first("2025-11-25", "POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow"}}`, "Mcp-Session-Id: "+x)
+	end()
+	for range 2 {
+		var again string
+		again, end = first("2025-11-25", "GET", "", "Mcp-Session-Id: "+x, "Last-Event-ID: "+strings.TrimSpace(strings.TrimPrefix(line, "id: ")))
+		end()
+		if again != line {
+			t.Errorf("the resumed stream begins with %q, want %q", again, line)
+		}
+	}
+	(<-release)()
+}
+
 // TestFrontLies: a length that is not kept, and one over the limit.
 func TestFrontLies(t *testing.T) {
 	base, _ := front(t)
