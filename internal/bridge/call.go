@@ -246,7 +246,7 @@ func (b *bridge) take(c *call, message []byte) {
 	} else if !b.show(message, m) {
 		return
 	}
-	c.told = true
+	c.told++
 	b.deliver(message)
 }
 
@@ -260,7 +260,7 @@ func (b *bridge) takeBatch(c *call, batch []byte) {
 			c.answered(m.ID.Of(e.Of(batch)))
 		}
 	}
-	c.told = true
+	c.told++
 	b.deliver(batch)
 }
 

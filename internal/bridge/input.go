@@ -160,7 +160,7 @@ type call struct {
 	last    string        // id of the last event on its stream
 	retry   time.Duration // what the stream asked to wait before it is continued
 	cut     bool          // the response broke; false: the daemon ended it
-	told    bool          // something was delivered, so that a second copy would be noticed
+	told    int           // messages that were delivered: more than none, and a second copy would be noticed
 	copies  int           // how often it was sent again
 	rejoins bool          // what comes now is the outcome of a copy that was sent before
 	unsent  bool          // the outcome: no copy was handed on

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxRejoins bounds the attempts in a row that bring nothing new. Each is a daemon that began to answer and went
+	// maxRejoins bounds the attempts in a row that bring no message. Each is a daemon that began to answer and went
 	// away again, or a stream that it ended: no service manager restarts that often without giving up.
-	maxRejoins = 32
-	// steady is how long a stream has to last to count as something new: a long call may have nothing to say.
+	maxRejoins = 256
+	// steady is how long a stream has to last to count as much as a message: a long call may have nothing to say.
 	steady = 5 * time.Second
 	// maxCopies bounds how often one request is sent again, although each earlier copy is proved unsent or harmless: a
 	// request that kills the daemon must not do so for ever.
@@ -28,7 +28,7 @@ var harmless = map[string]bool{
 
 // mayRepeat allows one more copy of a harmless request of which nothing has come back.
 func (c *call) mayRepeat() bool {
-	if c.told || c.copies >= maxCopies || !harmless[c.method] && !c.hidden {
+	if c.told > 0 || c.copies >= maxCopies || !harmless[c.method] && !c.hidden {
 		return false
 	}
 	c.copies++
@@ -68,7 +68,7 @@ func (b *bridge) rejoin(c *call, s *session) (again bool, t *trouble) {
 		if !sleep(c.ctx, b.rejoinPause(c, idle)) || c.isCancelled() {
 			return false, b.left(c)
 		}
-		began, before := b.cfg.Now(), c.last
+		began, before := b.cfg.Now(), c.told
 		r, _, err := b.send(c.ctx, outgoing{method: http.MethodGet, session: s, last: c.cursor()})
 		if err != nil {
 			if b.reach(c.ctx, b.lim.grace, b.lim.outage) != nil {
@@ -98,7 +98,7 @@ func (b *bridge) rejoin(c *call, s *session) (again bool, t *trouble) {
 			return false, nil
 		case c.ctx.Err() != nil:
 			return false, b.left(c)
-		case c.last != before, b.cfg.Now().Sub(began) >= steady:
+		case c.told != before, b.cfg.Now().Sub(began) >= steady:
 			idle = -1
 		}
 		b.asked.broke(b.cfg.Now())

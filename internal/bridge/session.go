@@ -232,7 +232,7 @@ func (b *bridge) listen(s *session) {
 			}
 			discard(r)
 			b.asked.broke(b.cfg.Now())
-			if pause = min(2*pause, maxListenPause); c.told || b.cfg.Now().Sub(began) >= steady {
+			if pause = min(2*pause, maxListenPause); c.told > 0 || b.cfg.Now().Sub(began) >= steady {
 				pause = listenPause
 			}
 			last = c.last
