@@ -228,7 +228,7 @@ func TestRingKeepsTheLastWholeLines(t *testing.T) {
 	if got != "cde" || r.droppedFrames != 2 || r.droppedBytes != 600<<10 {
 		t.Errorf("kept %q, dropped %d frames, %d bytes", got, r.droppedFrames, r.droppedBytes)
 	}
-	if r.take() != nil || r.size != 0 {
+	if len(r.take()) != 0 || r.size != 0 {
 		t.Error("the ring was not emptied")
 	}
 }
@@ -266,5 +266,36 @@ func TestRotatingLogIsBounded(t *testing.T) {
 		if info, err := os.Stat(p); err != nil || info.Size() > 100 || info.Size() == 0 {
 			t.Errorf("%s: %v, %v", p, info, err)
 		}
+	}
+}
+
+func TestRingOfManyAndOfLongLines(t *testing.T) {
+	var r ring
+	r.add(1, make([]byte, keptBytes)) // fits never, and drives nothing else out
+	if r.lines != 0 || r.droppedFrames != 1 || r.droppedBytes != keptBytes {
+		t.Errorf("%d lines, dropped %d, %d bytes", r.lines, r.droppedFrames, r.droppedBytes)
+	}
+	total := 1
+	for round := range 50 {
+		for _, n := range []int{0, 10, 100, segmentSize / 4, 3 * segmentSize, 1000} {
+			r.add(uint64(total), []byte(strings.Repeat(string(rune('a'+round%26)), n)))
+			total++
+		}
+	}
+	held := 0
+	for _, s := range r.segments {
+		held += cap(s)
+	}
+	if held > keptBytes*3/2 || r.size > keptBytes {
+		t.Errorf("%d bytes of memory for %d", held, r.size)
+	}
+	lines := r.take()
+	for i, l := range lines {
+		if want := uint64(total - len(lines) + i); l.arrived != want {
+			t.Fatalf("line %d has place %d, want %d", i, l.arrived, want)
+		}
+	}
+	if int(r.droppedFrames)+len(lines) != total || len(lines) < 10 {
+		t.Errorf("%d dropped, %d kept of %d", r.droppedFrames, len(lines), total)
 	}
 }

@@ -139,13 +139,24 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 		}
 		reply(c.Process.Pid)
 	case "wait-for": // answers when the file is there, and reads nothing until then
-		for {
-			if _, err := os.Stat(arg); err == nil {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+		awaitFile(arg)
 		reply("late")
+	case "big-after", "flood-after", "exit-after": // the verb without "-after", when the file is there
+		path, rest, _ := strings.Cut(arg, " ")
+		awaitFile(path)
+		return act(strings.TrimSuffix(verb, "-after"), rest, id)
+	case "ask-many":
+		w := bufio.NewWriterSize(os.Stdout, 64<<10)
+		for i := range n {
+			_, _ = fmt.Fprintf(w, `{"id":%d,"method":"roots/list"}`+"\n", i)
+		}
+		_ = w.Flush()
+	case "silent":
+	case "later": // answers when the file is there, and reads on
+		go func() {
+			awaitFile(arg)
+			reply("late")
+		}()
 	case "env":
 		reply(os.Environ())
 	case "where":
@@ -157,4 +168,13 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 		return 98, true
 	}
 	return 0, false
+}
+
+func awaitFile(path string) {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }

@@ -15,3 +15,6 @@ func Crash(l gateway.Link) {
 
 // SpeakProtocol makes this process speak other versions of the attach protocol.
 func SpeakProtocol(from, to int) { protoMin, protoMax = from, to }
+
+// Raced says that the race detector is in.
+const Raced = raced

@@ -12,6 +12,9 @@ import (
 	"mcpx/internal/rpc"
 )
 
+// batchRequests bounds the requests of one write: so few places may stay empty in a journal that is full.
+const batchRequests = 64
+
 // toChild is one message on its way to the child.
 type toChild struct {
 	seq        uint64
@@ -92,7 +95,7 @@ func (s *supervisor) pumpInput(a *attachment) {
 		from := len(b.lines)
 		b.lines = append(b.lines, f.body...)
 		b.add(f, from)
-		if r.buffered() && r.peekKind() == kindMsg && len(b.lines) < readBuffer {
+		if r.buffered() && r.peekKind() == kindMsg && len(b.lines) < readBuffer && b.requests < batchRequests {
 			continue // one write for all that came together
 		}
 		if !s.write(a, &b) {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"mcpx/internal/process"
+	"mcpx/internal/shim"
 )
 
 // TestMemory holds the budget of supervisor.md section 2: PSS under 6 MB beside three other supervisors. After a big
 // message most of its memory is given back; the runtime keeps some idle pages for itself.
 func TestMemory(t *testing.T) {
-	if raced {
+	if shim.Raced {
 		t.Skip("the race detector multiplies memory")
 	}
 	const (

@@ -1,6 +1,6 @@
 //go:build !race
 
-package shim_test
+package shim
 
 // raced says that the race detector is in: it multiplies memory.
 const raced = false

@@ -244,11 +244,17 @@ func (s *supervisor) ping(a *attachment) {
 	s.mu.Lock()
 	c := s.countersLocked()
 	s.mu.Unlock()
-	if !a.journals() {
-		_ = a.json(kindPing, c) // the reader of this connection notices, too, when it is gone
+	var err error
+	if a.journals() {
+		err = a.control(kindPing, nil)
+	} else {
+		err = a.json(kindPing, c)
+	}
+	if err != nil {
+		s.leave(a) // its pump may read nothing now, because the journal is full
 		return
 	}
-	if a.control(kindPing, nil) == nil {
+	if a.journals() {
 		s.reportLost(a)
 	}
 }

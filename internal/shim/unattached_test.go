@@ -1,0 +1,518 @@
+//go:build unix
+
+package shim
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/gateway"
+	"mcpx/internal/process"
+)
+
+// patience bounds every wait of a test; nothing waits that long when the code is right.
+const patience = 30 * time.Second
+
+// ward is a supervised child whose daemons come and go, seen from below: frame by frame.
+type ward struct {
+	root   string
+	record record
+	dir    bundle
+	epoch  uint64
+	ended  bool // by itself: nothing is left to end
+}
+
+// newWard starts a child and leaves it alone.
+func newWard(t *testing.T, change func(*Config), args ...string) *ward {
+	t.Helper()
+	w := &ward{root: t.TempDir(), epoch: 1}
+	b := daemonOf(t, w.root, 1)
+	if change != nil {
+		change(&b.cfg)
+	}
+	exe, _ := os.Executable()
+	s := quietSink{closed: make(chan gateway.Exit, 1)}
+	l, err := b.Open(t.Context(), gateway.Open{
+		Server: catalog.Server{Name: "x", Stdio: &catalog.Stdio{Command: exe, Args: append([]string{"child"}, args...)}}, Cwd: w.root,
+		Env: []string{"GORACE=atexit_sleep_ms=0"},
+	}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundles, _ := filepath.Glob(filepath.Join(w.root, "state", "bundles", "*"))
+	w.dir = bundle(bundles[0])
+	if w.record, err = waitRecord(w.dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if !w.ended {
+			_ = b.terminate(context.Background(), w.record.Socket, w.record.Token, w.dir, w.record.Supervisor, "the test is over")
+		}
+		waitGone(w.record.Supervisor, patience)
+		if w.record.Supervisor.Alive() {
+			t.Error("the supervisor outlived the test")
+			process.Kill(w.record.Supervisor)
+		}
+	})
+	if err := l.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// raw is one attachment, read by hand.
+type raw struct {
+	peer
+	t      *testing.T
+	r      *frameReader
+	before []frame // up to READY
+	seq    uint64
+}
+
+// attach is the daemon after the last one.
+func (w *ward) attach(t *testing.T, change func(*hello)) *raw {
+	t.Helper()
+	w.epoch++
+	p, r, frames := greet(t, daemonOf(t, w.root, w.epoch), w.record, change)
+	if last := frames[len(frames)-1]; last.kind != kindReady {
+		t.Fatalf("refused: %s", last.body)
+	}
+	return &raw{peer: p, t: t, r: r, before: frames}
+}
+
+// document decodes the frame of this kind that came before READY.
+func (a *raw) document(k kind, into any) {
+	a.t.Helper()
+	for _, f := range a.before {
+		if f.kind == k {
+			if err := json.Unmarshal(f.body, into); err != nil {
+				a.t.Fatal(err)
+			}
+			return
+		}
+	}
+	a.t.Fatalf("no frame of kind %d", k)
+}
+
+func (a *raw) journal() (j journalInfo) {
+	a.t.Helper()
+	a.document(kindJournal, &j)
+	return j
+}
+
+// kept are the messages that came before READY.
+func (a *raw) kept() (all []string) {
+	for _, f := range a.before {
+		if f.kind == kindMsg {
+			all = append(all, string(f.body))
+		}
+	}
+	return all
+}
+
+// send writes one message.
+func (a *raw) send(body string) {
+	a.t.Helper()
+	a.seq++
+	h := header{length: uint32(len(body)), kind: kindMsg, generation: uint32(a.generation), seq: a.seq}
+	if _, err := a.conn.Write(append(h.append(nil), body...)); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// ask sends a verb for the child.
+func (a *raw) ask(id int, verb, arg string) {
+	a.t.Helper()
+	a.send(fmt.Sprintf(`{"id":%d,"method":"tools/call","do":%q,"arg":%q}`, id, verb, arg))
+}
+
+// until reads on up to the first frame that is meant.
+func (a *raw) until(what string, is func(frame) bool) frame {
+	a.t.Helper()
+	_ = a.conn.SetReadDeadline(time.Now().Add(patience))
+	for {
+		f, err := a.r.next()
+		if err != nil {
+			a.t.Fatalf("waiting for %s: %v", what, err)
+		}
+		if is(f) {
+			f.body = append([]byte(nil), f.body...)
+			return f
+		}
+	}
+}
+
+// answer reads on up to the answer with this id.
+func (a *raw) answer(id int) string {
+	a.t.Helper()
+	prefix := fmt.Sprintf(`{"id":%d,"result":`, id)
+	return string(a.until(prefix, func(f frame) bool { return f.kind == kindMsg && strings.HasPrefix(string(f.body), prefix) }).body)
+}
+
+// die closes the connection without a word.
+func (a *raw) die() { _ = a.conn.Close() }
+
+// status asks over a control connection.
+func (w *ward) status(t *testing.T) (st status) {
+	t.Helper()
+	b := daemonOf(t, w.root, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, r, err := b.dial(ctx, w.record.Socket, w.record.Token, w.record.ID, roleControl, w.record.Supervisor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if f, err := r.next(); err != nil || f.kind != kindReady {
+		t.Fatalf("kind %d, %v", f.kind, err)
+	}
+	if err := (peer{conn: conn, generation: 1}).send(kindStatus, nil); err != nil {
+		t.Fatal(err)
+	}
+	f, err := r.next()
+	if err != nil || json.Unmarshal(f.body, &st) != nil {
+		t.Fatalf("status %q, %v", f.body, err)
+	}
+	return st
+}
+
+// wait polls the status.
+func (w *ward) wait(t *testing.T, what string, ok func(status) bool) (st status) {
+	t.Helper()
+	for limit := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if st = w.status(t); ok(st) {
+			return st
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("waited in vain for %s: %+v", what, st)
+		}
+	}
+}
+
+func alone(st status) bool { return !st.Attached }
+
+// TestS4RequestCutOff: the daemon dies in the middle of a request of 10 MB.
+func TestS4RequestCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, nil)
+	a := w.attach(t, nil)
+	const size = 10 << 20
+	h := header{length: size, kind: kindMsg, generation: uint32(a.generation), seq: 1}
+	if _, err := a.conn.Write(append(h.append(nil), make([]byte, size/2)...)); err != nil {
+		t.Fatal(err)
+	}
+	a.die()
+	w.wait(t, "the end of the daemon", alone)
+	a = w.attach(t, nil)
+	var hi welcome
+	a.document(kindWelcome, &hi)
+	if j := a.journal(); hi.Counters.PartialIn != 1 || len(j.Entries) != 0 || !j.Complete {
+		t.Errorf("counters %+v, journal %+v", hi.Counters, j)
+	}
+	a.send(`{"id":1,"is":"the first line that the child reads"}`)
+	f := a.until("the echo", func(f frame) bool { return f.kind == kindMsg })
+	if string(f.body) != `{"id":1,"is":"the first line that the child reads"}` {
+		t.Errorf("the child read %.80q", f.body)
+	}
+}
+
+// TestS5AnswerCutOff: the daemon dies in the middle of a big answer.
+func TestS5AnswerCutOff(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		size  int
+		state string
+	}{{10_000_000, "answered"}, {40_000_000, "lost"}} {
+		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t, nil)
+			a := w.attach(t, nil)
+			a.ask(1, "big", fmt.Sprint(c.size))
+			half := make([]byte, c.size/2)
+			_ = a.conn.SetReadDeadline(time.Now().Add(patience))
+			for got := 0; got < len(half); {
+				n, err := a.conn.Read(half)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += n
+			}
+			a.die()
+			w.wait(t, "the end of the daemon", alone)
+			a = w.attach(t, nil)
+			j := a.journal()
+			if len(j.Entries) != 1 || j.Entries[0].State != c.state {
+				t.Fatalf("entries %+v, want %s", j.Entries, c.state)
+			}
+			kept := a.kept()
+			if c.state == "lost" {
+				if len(kept) != 0 {
+					t.Errorf("%d frames of a lost answer", len(kept))
+				}
+			} else if len(kept) != 1 || len(kept[0]) < c.size || !strings.HasSuffix(kept[0], `,"id":1}`) {
+				t.Fatalf("%d frames", len(kept))
+			}
+			a.ask(2, "where", "")
+			a.answer(2)
+		})
+	}
+}
+
+// TestOverlongUnattached: an answer over the limit of a line, and nobody there.
+func TestOverlongUnattached(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, nil)
+	a := w.attach(t, nil)
+	a.ask(1, "big-after", filepath.Join(w.root, "go")+" 70000000")
+	a.until("WRITTEN", func(f frame) bool { return f.kind == kindWritten })
+	a.die()
+	w.wait(t, "the end of the daemon", alone)
+	touch(t, filepath.Join(w.root, "go"))
+	w.wait(t, "the answer", func(st status) bool { return st.Journal.Running == 0 })
+	a = w.attach(t, nil)
+	var lost counters
+	a.document(kindLost, &lost)
+	if j := a.journal(); len(j.Entries) != 1 || j.Entries[0].State != "lost" || lost.Overlong != 1 || len(a.kept()) != 0 {
+		t.Errorf("journal %+v, lost %+v", j, lost)
+	}
+}
+
+func touch(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestB4Flood: the child talks on while nobody is there. B4 has 10 MiB, S6 100 MB.
+func TestB4Flood(t *testing.T) {
+	t.Parallel()
+	lines := 1_000_000
+	if raced {
+		lines = 110_000
+	}
+	w := newWard(t, nil)
+	a := w.attach(t, nil)
+	a.ask(1, "flood-after", filepath.Join(w.root, "go")+fmt.Sprint(" ", lines))
+	a.until("WRITTEN", func(f frame) bool { return f.kind == kindWritten })
+	a.die()
+	w.wait(t, "the end of the daemon", alone)
+	idle := anonymous(t, w.record.Supervisor.Pid)
+	touch(t, filepath.Join(w.root, "go"))
+	st := w.wait(t, "the end of the flood", func(st status) bool { return st.Journal.Running == 0 })
+	if st.Journal.Ring > keptBytes || st.Journal.Ring < keptBytes/2 {
+		t.Errorf("the ring has %d bytes", st.Journal.Ring)
+	}
+	checkMemory(t, w.record.Supervisor.Pid, idle)
+
+	a = w.attach(t, nil)
+	var hi welcome
+	var lost counters
+	a.document(kindWelcome, &hi)
+	a.document(kindLost, &lost)
+	kept := a.kept()
+	first := lines - (len(kept) - 1)
+	var bytes uint64
+	for i := range lines {
+		line := fmt.Sprintf(`{"method":"n","params":{"i":%d,"pad":"%s"}}`, i, strings.Repeat("x", 60))
+		if i < first {
+			bytes += uint64(len(line))
+		} else if kept[i-first] != line {
+			t.Fatalf("frame %d is %q, want %q", i-first, kept[i-first], line)
+		}
+	}
+	if hi.Counters.DroppedFrames != uint64(first) || hi.Counters.DroppedBytes != bytes || lost.DroppedFrames != uint64(first) || lost.DroppedBytes != bytes {
+		t.Errorf("dropped %+v, news %+v; want %d frames, %d bytes", hi.Counters, lost, first, bytes)
+	}
+	if want := fmt.Sprintf(`{"id":1,"result":%d}`, lines); kept[len(kept)-1] != want {
+		t.Errorf("last frame %q, want %q", kept[len(kept)-1], want)
+	}
+	a.die()
+	w.wait(t, "the end of the daemon", alone)
+	a = w.attach(t, nil)
+	a.document(kindLost, &lost)
+	if lost != (counters{}) || len(a.kept()) != 1 {
+		t.Errorf("told twice: %+v, %d frames", lost, len(a.kept()))
+	}
+}
+
+// TestS7Questions: what the child asks is asked again until it has an answer.
+func TestS7Questions(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, nil, `print={"id":"q1","method":"elicitation/create"}`, `print={"id":"q2","method":"roots/list"}`)
+	w.wait(t, "the questions", func(st status) bool { return st.Journal.Questions == 2 })
+	a := w.attach(t, nil)
+	want := []string{`{"id":"q1","method":"elicitation/create"}`, `{"id":"q2","method":"roots/list"}`}
+	if got := a.kept(); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Fatalf("asked %q", got)
+	}
+	a.die()
+	w.wait(t, "the end of the daemon", alone)
+	a = w.attach(t, nil)
+	if got := a.kept(); len(got) != 2 {
+		t.Fatalf("asked %q", got)
+	}
+	a.send(`{"id":"q1","result":{"action":"accept"}}`)
+	a.until("the answer at the child", func(f frame) bool { return f.kind == kindMsg && strings.Contains(string(f.body), "accept") })
+	a.die()
+	w.wait(t, "the end of the daemon", alone)
+	a = w.attach(t, nil)
+	// The child echoes what it reads, so the answer came back as an answer that belongs to no request.
+	if got := a.kept(); len(got) == 0 || got[0] != want[1] {
+		t.Errorf("asked %q, want the second only", got)
+	}
+}
+
+// TestRefusedQuestions: a child that asks more than can be kept is told so.
+func TestRefusedQuestions(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, nil, fmt.Sprint("ask-many=", maxEntries+3))
+	st := w.wait(t, "the questions", func(st status) bool { return st.Counters.Refused == 3 })
+	if st.Journal.Questions != maxEntries {
+		t.Errorf("%d questions", st.Journal.Questions)
+	}
+	// The child echoes the refusals.
+	a := w.attach(t, nil)
+	for id := range 3 {
+		want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"nobody is there to answer"}}`, id)
+		seen := strings.Contains(strings.Join(a.kept(), "\n"), want)
+		if !seen {
+			a.until(want, func(f frame) bool { return string(f.body) == want })
+		}
+	}
+}
+
+// TestExitUnattached: the end of a child that nobody watches leaves a file, and answers wait a while.
+func TestExitUnattached(t *testing.T) {
+	t.Parallel()
+	t.Run("nothing to fetch", func(t *testing.T) {
+		t.Parallel()
+		w := newWard(t, nil)
+		a := w.attach(t, nil)
+		a.ask(1, "where", "")
+		a.answer(1)
+		if err := a.sendRaw(kindDone, binary.BigEndian.AppendUint64(nil, number(a.generation, 1))); err != nil {
+			t.Fatal(err)
+		}
+		a.ask(2, "exit-after", filepath.Join(w.root, "go")+" 3")
+		a.until("WRITTEN", func(f frame) bool { return f.kind == kindWritten && f.seq == 2 })
+		a.die()
+		w.wait(t, "the end of the daemon", alone)
+		w.ended = true
+		begin := time.Now()
+		touch(t, filepath.Join(w.root, "go"))
+		waitGone(w.record.Supervisor, patience)
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("the supervisor stayed for %v", took)
+		}
+		var e exitInfo
+		if err := readJSON(w.dir.exit(), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Reason != reasonExited || e.Code != 3 || len(e.Open) != 1 || string(e.Open[0].ID) != "2" || e.Open[0].Method != "tools/call" ||
+			len(e.Answered) != 0 || len(e.Finished) != 1 || string(e.Finished[0].ID) != "1" || !e.Complete {
+			t.Errorf("exit %+v", e)
+		}
+	})
+	t.Run("an answer to fetch", func(t *testing.T) {
+		t.Parallel()
+		w := newWard(t, nil)
+		a := w.attach(t, nil)
+		a.ask(1, "where", "")
+		a.answer(1)
+		a.ask(2, "exit-after", filepath.Join(w.root, "go")+" 3")
+		a.until("WRITTEN", func(f frame) bool { return f.kind == kindWritten && f.seq == 2 })
+		a.die()
+		w.wait(t, "the end of the daemon", alone)
+		touch(t, filepath.Join(w.root, "go"))
+		var e exitInfo
+		for limit := time.Now().Add(patience); readJSON(w.dir.exit(), &e) != nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatal("no exit file")
+			}
+		}
+		if len(e.Open) != 1 || len(e.Answered) != 1 || string(e.Answered[0].ID) != "1" {
+			t.Errorf("exit %+v", e)
+		}
+		a = w.attach(t, nil)
+		if kept := a.kept(); len(kept) != 1 || !strings.HasPrefix(kept[0], `{"id":1,`) {
+			t.Errorf("kept %q", kept)
+		}
+		f := a.until("EXIT", func(f frame) bool { return f.kind == kindExit })
+		if json.Unmarshal(f.body, &e) != nil || e.Code != 3 {
+			t.Errorf("exit %s", f.body)
+		}
+		w.ended = true
+		if err := a.sendRaw(kindDetach, nil); err != nil {
+			t.Fatal(err)
+		}
+		waitGone(w.record.Supervisor, patience)
+		if _, err := os.Stat(string(w.dir)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the bundle is left: %v", err)
+		}
+	})
+}
+
+// TestOrphanWaitsForACall: the lease of an orphan does not cut a call.
+func TestOrphanWaitsForACall(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, func(c *Config) { c.OrphanTTL = 100 * time.Millisecond })
+	a := w.attach(t, nil)
+	a.ask(1, "wait-for", filepath.Join(w.root, "go"))
+	a.until("WRITTEN", func(f frame) bool { return f.kind == kindWritten })
+	a.die()
+	time.Sleep(time.Second) // ten leases
+	if st := w.status(t); st.State != stateRunning || st.Journal.Running != 1 {
+		t.Fatalf("status %+v", st)
+	}
+	w.ended = true
+	touch(t, filepath.Join(w.root, "go"))
+	waitGone(w.record.Supervisor, patience)
+	var e exitInfo
+	if err := readJSON(w.dir.exit(), &e); err != nil || e.Text != "orphan_ttl" || len(e.Answered) != 1 {
+		t.Errorf("exit %+v, %v", e, err)
+	}
+}
+
+// TestTooManyRequests: with the journal full the supervisor reads no further, and goes on with the next answer.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, nil)
+	a := w.attach(t, nil)
+	path := filepath.Join(w.root, "go")
+	a.ask(0, "later", path)
+	go func() {
+		for id := 1; id <= 2*maxEntries; id++ { // the child answers none of them
+			a.seq++
+			body := fmt.Sprintf(`{"id":%d,"method":"silent","do":"silent"}`, id)
+			h := header{length: uint32(len(body)), kind: kindMsg, generation: uint32(a.generation), seq: a.seq}
+			if _, err := a.conn.Write(append(h.append(nil), body...)); err != nil {
+				return
+			}
+		}
+	}()
+	full := func(st status) bool { return st.Journal.Running > maxEntries-batchRequests }
+	st := w.wait(t, "a full journal", full)
+	if st.Journal.Entries > maxEntries {
+		t.Errorf("%+v", st.Journal)
+	}
+	touch(t, path)
+	a.answer(0)
+	w.wait(t, "a full journal", full)
+	// Nothing is answered now, and the daemon dies: the supervisor must notice although it does not read.
+	a.die()
+	w.wait(t, "the end of the daemon", alone) // by its ping: this very process is the daemon, so it seems to live
+	b := w.attach(t, nil)
+	if j := b.journal(); len(j.Entries) > maxEntries || len(j.Entries) < maxEntries-batchRequests {
+		t.Errorf("%d entries", len(j.Entries))
+	}
+}
