@@ -48,6 +48,9 @@ func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway
 	}
 	return gateway.New(gateway.Config{
 		Sessions: sessions{d.db}, Rejoin: rejoin,
+		Next: func(ctx context.Context, s *gateway.Server, st *gateway.Stream, body []byte) []byte {
+			return d.front.Rest(ctx, s, st, body)
+		},
 		StateKey: seal, Stdio: stdio, HTTP: http, Resolve: d.resolve, Now: d.cfg.Now, Random: rand.Reader,
 		Log: telemetry.For(d.cfg.Log, "gateway"), Epoch: uint64(epoch), Version: d.cfg.Version,
 		Output: func(server string, chunk []byte) {

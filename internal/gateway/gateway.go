@@ -42,7 +42,10 @@ type Config struct {
 	Output   func(server string, p []byte)           // stderr of servers; nil drops it
 	Redact   func(server string, text []byte) []byte // hides secrets in stderr tails; nil passes
 	Sessions SessionStore                            // keeps sessions over restarts; nil keeps none
-	Rejoin   time.Duration                           // how long calls of modern clients wait for them after Restore; 0 after a crash
+	// Next asks the daemon after this one, once it was handed the server, for the response to a request of our own; nil
+	// when there will be none.
+	Next   func(ctx context.Context, s *Server, st *Stream, body []byte) []byte
+	Rejoin time.Duration // how long calls of modern clients wait for them after Restore; 0 after a crash
 }
 
 // Gateway is the data plane: routes, lanes, sessions.

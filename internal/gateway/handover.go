@@ -233,6 +233,18 @@ func (s *Server) Unknown(id []byte, method, text string) []byte {
 	return trouble{class: SentUnknown, text: text}.body(id, s.name(), method)
 }
 
+// callNext is the end of a call of our own whose server went to the next daemon.
+func (g *Gateway) callNext(ctx context.Context, s *Server, st *Stream, body []byte) ([]byte, error) {
+	if g.cfg.Next == nil {
+		return nil, &RPCError{Code: codeSentUnknown, Message: "the daemon restarted; the call may have run"}
+	}
+	raw := g.cfg.Next(ctx, s, st, body)
+	if raw == nil {
+		return nil, context.Cause(ctx)
+	}
+	return ownResult(raw)
+}
+
 // IsNotSent reports whether an answer says that the request never reached the server, so that it may be sent again.
 func IsNotSent(code []byte) bool { return string(code) == fmt.Sprint(codeNotSent) }
 

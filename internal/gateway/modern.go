@@ -340,10 +340,13 @@ func (g *Gateway) Call(ctx context.Context, server, method string, params []byte
 		case ReadWait:
 			select {
 			case <-r.Wake():
+			case <-r.Moved():
 			case <-ctx.Done():
 				st.Gone()
 				return nil, ctx.Err()
 			}
+		case ReadMoved:
+			return g.callNext(ctx, s, st, body)
 		case ReadEvent:
 			if e.Final {
 				r.Delivered()

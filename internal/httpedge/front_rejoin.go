@@ -40,11 +40,41 @@ type pending struct {
 	last   string // event id of the last message, "" before the first
 	anew   bool   // the request is to be sent as a new one: it had not reached the server
 	resent bool   // it was
+	own    bool   // a request of the gateway itself: its headers are all meant
 }
 
 // pending is what is known of a request when its server moved.
 func (v view) pending(x *gateway.Session, st *gateway.Stream) *pending {
 	return &pending{v: v, body: v.body, id: v.msg.ID.Of(v.body), method: v.msg.MethodOf(v.body), session: x, st: st, asSSE: v.asSSE}
+}
+
+// Rest is the response to a request of the gateway itself that was in flight when its server went to the next daemon; nil
+// when ctx ended first. The request is one of 2026-07-28.
+func (f *Front) Rest(ctx context.Context, srv *gateway.Server, st *gateway.Stream, body []byte) []byte {
+	m, err := rpc.Scan(body)
+	if err != nil {
+		return srv.Unknown(nil, "", err.Error())
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://mcpx/servers/"+srv.Name()+"/mcp", nil)
+	if err != nil {
+		return srv.Unknown(m.ID.Of(body), m.MethodOf(body), err.Error())
+	}
+	r.Header.Set(hdrVersion, era.V20260728)
+	r.Header.Set(hdrStdio, "1") // nobody has computed headers from the parameters
+	for name, value := range era.HeadersFor(body, m, nil) {
+		r.Header.Set(name, value)
+	}
+	v := view{r: r, srv: srv, f: f, body: body, msg: m, asJSON: true}
+	var last []byte
+	p := v.pending(nil, st)
+	p.own = true
+	p.rest(ctx, func(one piece) bool {
+		if one.final {
+			last = one.data
+		}
+		return !one.final
+	})
+	return last
 }
 
 // piece is one message of the rest.
@@ -133,7 +163,7 @@ func (p *pending) request(ctx context.Context) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	unix := fromUnix(p.v.r)
+	unix := p.own || fromUnix(p.v.r)
 	for name, values := range p.v.r.Header {
 		if name == "Authorization" || strings.HasPrefix(name, "Mcp-") || unix && strings.HasPrefix(name, "Mcpx-") {
 			req.Header[name] = values

@@ -111,6 +111,26 @@ func trueAnswer(r rig.Reply, key string) error {
 	return nil
 }
 
+// TestCommandThroughRestart: `mcpx server call` waits for its answer through a restart, too.
+func TestCommandThroughRestart(t *testing.T) {
+	g := rig.Start(t)
+	for _, era := range []fakemcp.Era{fakemcp.Legacy, fakemcp.Modern} {
+		name := string(era)
+		g.Add(name, rig.Fixture(t, fakemcp.Options{Era: era}))
+		end := make(chan rig.Result, 1)
+		go func() { end <- g.Run("server", "call", name, "work", fmt.Sprintf(`{"key":%q,"wait_ms":1500}`, name)) }()
+		rig.Until(t, slack, "the call is in flight", func() bool {
+			ps := g.Processes(name)
+			return len(ps) > 0 && ps[0].InFlight > 0
+		})
+		g.Must("daemon", "restart")
+		r := <-end
+		if word := strings.Fields(r.Stdout); r.Code != 0 || len(word) != 4 || word[1] != name || word[3] != "1" {
+			t.Errorf("%s: exit code %d\n%s%s", name, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+}
+
 // TestRestartEndsStreams: the GET stream of a session ends, and opens again at the next daemon, with notifications.
 func TestRestartEndsStreams(t *testing.T) {
 	g := rig.Start(t)
