@@ -24,8 +24,14 @@ type keeping struct {
 	answering
 
 	mu    sync.Mutex
-	refs  map[uint64]string // method by ref, not done
+	refs  map[entryOf]string // method of what is not done
 	twice bool
+}
+
+// entryOf names a request: its number is of its link alone.
+type entryOf struct {
+	l   *keepingLink
+	ref uint64
 }
 
 type keepingLink struct {
@@ -46,7 +52,7 @@ func (k *keeping) Open(ctx context.Context, o gateway.Open, sink gateway.Sink) (
 func (l *keepingLink) Send(m gateway.Outbound) error {
 	if m.Kind == rpc.Request {
 		l.k.mu.Lock()
-		l.k.refs[m.Ref] = m.Method
+		l.k.refs[entryOf{l, m.Ref}] = m.Method
 		l.k.mu.Unlock()
 	}
 	return l.answeringLink.Send(m)
@@ -58,17 +64,17 @@ func (l *keepingLink) Done(refs ...uint64) {
 	l.k.mu.Lock()
 	defer l.k.mu.Unlock()
 	for _, ref := range refs {
-		if _, ok := l.k.refs[ref]; !ok {
+		if _, ok := l.k.refs[entryOf{l, ref}]; !ok {
 			l.k.twice = true
 		}
-		delete(l.k.refs, ref)
+		delete(l.k.refs, entryOf{l, ref})
 	}
 }
 
 // TestFrontDone: whatever the form of a response, the gateway learns that it was written; when the client has left it
 // stays, to be asked for.
 func TestFrontDone(t *testing.T) {
-	k := &keeping{answering: answering{release: make(chan func(), 4)}, refs: map[uint64]string{}}
+	k := &keeping{answering: answering{release: make(chan func(), 4)}, refs: map[entryOf]string{}}
 	g, err := gateway.New(gateway.Config{
 		Stdio: k, HTTP: k, Now: time.Now, Random: rand.Reader, Log: slog.New(slog.DiscardHandler), Epoch: 3,
 		Resolve: func(context.Context, catalog.Server, gateway.Caller) (gateway.Resolved, error) {
@@ -104,8 +110,8 @@ func TestFrontDone(t *testing.T) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		var all []string
-		for ref, method := range k.refs {
-			all = append(all, fmt.Sprint(ref, " ", method))
+		for e, method := range k.refs {
+			all = append(all, fmt.Sprint(e.ref, " ", method))
 		}
 		slices.Sort(all)
 		return all
