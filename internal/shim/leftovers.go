@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -265,8 +267,9 @@ func (y yard) quarantine(b bundle) (to string, err error) {
 	return "", fmt.Errorf("%s holds %d things of that name", dir, quarantineTries)
 }
 
-// removeStaleSockets removes the sockets in run/shim whose bundles are gone. The short directory for long paths is left
-// alone: it is shared by all homes of the user, whose bundles we do not know.
+// removeStaleSockets removes the sockets in run/shim whose bundles are gone and on which nobody listens: another home may
+// have the same run directory. The short directory for long paths is left alone, because all homes of the user share it
+// and a supervisor of theirs may be just about to listen.
 func (y yard) removeStaleSockets() {
 	dir := filepath.Join(y.run, "shim")
 	if y.run == "" || checkPrivate(dir) != nil {
@@ -285,8 +288,15 @@ func (y yard) removeStaleSockets() {
 		named[filepath.Base(bundle(filepath.Join(y.bundles(), b.Name())).socket(y.run))] = true
 	}
 	for _, s := range sockets {
-		if filepath.Ext(s.Name()) == ".sock" && !named[s.Name()] {
-			removeSocket(filepath.Join(dir, s.Name()))
+		path := filepath.Join(dir, s.Name())
+		if filepath.Ext(path) != ".sock" || named[s.Name()] {
+			continue
+		}
+		c, err := net.DialTimeout("unix", path, connectWait)
+		if err == nil {
+			_ = c.Close() // nothing was said
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			removeSocket(path)
 		}
 	}
 }

@@ -405,6 +405,11 @@ func (r *rig) staleSockets(t *testing.T) (check func(t *testing.T)) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	other, err := net.Listen("unix", filepath.Join(dir, "0f0f0f0f0f0f0f0f.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
 	putFile(t, dir, "fedcba9876543210.sock", "no socket")
 	putFile(t, dir, "notes", "")
 	return func(t *testing.T) {
@@ -417,7 +422,7 @@ func (r *rig) staleSockets(t *testing.T) (check func(t *testing.T)) {
 		for _, e := range entries {
 			left = append(left, e.Name())
 		}
-		if want := []string{"fedcba9876543210.sock", "notes"}; !slices.Equal(left, want) {
+		if want := []string{"0f0f0f0f0f0f0f0f.sock", "fedcba9876543210.sock", "notes"}; !slices.Equal(left, want) {
 			t.Errorf("run/shim holds %v, want %v", left, want)
 		}
 	}
