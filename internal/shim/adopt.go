@@ -87,7 +87,7 @@ func (b *Backend) survivor(id string) (bundle, record, error) {
 // reach becomes the holder of a supervisor that was there before us.
 func (b *Backend) reach(ctx context.Context, dir bundle, r record) (*net.UnixConn, *frameReader, greeted, error) {
 	h := hello{
-		Min: protoMin, Max: protoMax, Role: roleAttach, Generation: b.cfg.Epoch, Token: r.Token, Instance: dir.id(),
+		Min: b.speak.min, Max: b.speak.max, Role: roleAttach, Generation: b.cfg.Epoch, Token: r.Token, Instance: dir.id(),
 		Daemon: daemonInfo{Identity: b.self, Version: b.cfg.Version}, Steal: b.cfg.Steal,
 	}
 	conn, fr, err := b.knock(ctx, r, h)

@@ -54,7 +54,7 @@ func greet(t *testing.T, b *Backend, r record, change func(*hello)) (peer, *fram
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	h := hello{
-		Min: protoMin, Max: protoMax, Role: roleAttach, Generation: b.cfg.Epoch, Token: r.Token, Instance: r.ID,
+		Min: b.speak.min, Max: b.speak.max, Role: roleAttach, Generation: b.cfg.Epoch, Token: r.Token, Instance: r.ID,
 		Daemon: daemonInfo{Identity: b.self, Version: "test"},
 	}
 	if change != nil {

@@ -43,6 +43,7 @@ const defaultOrphanTTL = 10 * time.Minute
 type Backend struct {
 	cfg   Config
 	self  process.Identity
+	speak protocols
 	files programs
 	scope scope
 	join  sync.WaitGroup // clean-up that goes on after a link was closed
@@ -72,7 +73,7 @@ func New(c Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shim: who am I: %w", err)
 	}
-	return &Backend{cfg: c, self: self}, nil
+	return &Backend{cfg: c, self: self, speak: spoken}, nil
 }
 
 // Wait returns when nothing of this Backend runs any more. All links must have been closed or detached.

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case shim.Subcommand:
+			speak()
 			os.Exit(shim.Main(os.Args[2:]))
 		case "child":
 			os.Exit(child(os.Args[2:]))

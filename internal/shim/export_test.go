@@ -14,7 +14,10 @@ func Crash(l gateway.Link) {
 }
 
 // SpeakProtocol makes this process speak other versions of the attach protocol.
-func SpeakProtocol(from, to int) { protoMin, protoMax = from, to }
+func SpeakProtocol(from, to int) { spoken = protocols{from, to} }
+
+// SpeakProtocol makes this daemon speak other versions of the attach protocol.
+func (b *Backend) SpeakProtocol(from, to int) { b.speak = protocols{from, to} }
 
 // Raced says that the race detector is in.
 const Raced = raced

@@ -32,7 +32,7 @@ func (s *supervisor) attach(c *net.UnixConn, h hello) *refused {
 		s.mu.Unlock()
 		return &refused{Reason: refusedExiting}
 	}
-	a.protocol = min(h.Max, protoMax)
+	a.protocol = min(h.Max, spoken.max)
 	before := s.generation
 	s.generation, s.lastDaemon = h.Generation, h.Daemon.Identity
 	if s.orphan != nil {

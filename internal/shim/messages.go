@@ -16,9 +16,11 @@ const (
 	formatVersion = 1
 )
 
-// protoMin and protoMax are the versions of the attach protocol that this binary speaks. They are variables for the
-// tests, which run supervisors and daemons of other versions.
-var protoMin, protoMax = 1, 2
+// protocols is a range of versions of the attach protocol.
+type protocols struct{ min, max int }
+
+// spoken is what this binary speaks. It is a variable for the tests, which run supervisors of other versions.
+var spoken = protocols{1, 2}
 
 // Roles of a connection.
 const (

@@ -99,7 +99,7 @@ func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Ope
 // dial connects to a supervisor and says who we are; the answer is in the reader.
 func (b *Backend) dial(ctx context.Context, socket, token, instance, role string, want process.Identity) (*net.UnixConn, *frameReader, error) {
 	return b.hello(ctx, socket, want, hello{
-		Min: protoMin, Max: protoMax, Role: role, Generation: b.cfg.Epoch, Token: token, Instance: instance,
+		Min: b.speak.min, Max: b.speak.max, Role: role, Generation: b.cfg.Epoch, Token: token, Instance: instance,
 		Daemon: daemonInfo{Identity: b.self, Version: b.cfg.Version},
 	})
 }

@@ -105,7 +105,7 @@ func (s *supervisor) checkHello(h hello) string {
 		return refusedToken
 	case h.Role == roleControl:
 		return "" // what a control connection may ask is frozen for ever
-	case h.Max < protoMin || h.Min > protoMax || h.Role != roleAttach:
+	case h.Max < spoken.min || h.Min > spoken.max || h.Role != roleAttach:
 		return refusedProtocol
 	}
 	return ""
@@ -180,7 +180,7 @@ func (s *supervisor) status() status {
 	defer s.mu.Unlock()
 	st := status{
 		Version: s.spec.Version, State: s.state, Pid: s.self.Pid, Started: s.childStart,
-		Generation: s.generation, Counters: s.countersLocked(), Min: protoMin, Max: protoMax, Journal: s.journal.sizes(),
+		Generation: s.generation, Counters: s.countersLocked(), Min: spoken.min, Max: spoken.max, Journal: s.journal.sizes(),
 	}
 	st.Journal.Blob = len(s.blob)
 	if s.life != nil {

@@ -480,7 +480,7 @@ func (s *supervisor) writeRecord() error {
 	r := record{
 		Format: formatVersion, ID: s.dir.id(), Kind: kindStdio, Server: s.spec.Server, Lane: s.spec.Lane,
 		Process: s.spec.Process, Executable: s.spec.Executable,
-		Token: s.token, Socket: s.spec.Socket, Supervisor: s.self, Version: s.spec.Version, Min: protoMin, Max: protoMax,
+		Token: s.token, Socket: s.spec.Socket, Supervisor: s.self, Version: s.spec.Version, Min: spoken.min, Max: spoken.max,
 		State: s.state,
 	}
 	if s.life != nil {

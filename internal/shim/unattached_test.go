@@ -3,16 +3,20 @@
 package shim
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"mcpx/internal/catalog"
 	"mcpx/internal/gateway"
@@ -321,17 +325,17 @@ func TestB4Flood(t *testing.T) {
 	a.document(kindLost, &lost)
 	kept := a.kept()
 	first := lines - (len(kept) - 1)
-	var bytes uint64
+	var size uint64
 	for i := range lines {
 		line := fmt.Sprintf(`{"method":"n","params":{"i":%d,"pad":"%s"}}`, i, strings.Repeat("x", 60))
 		if i < first {
-			bytes += uint64(len(line))
+			size += uint64(len(line))
 		} else if kept[i-first] != line {
 			t.Fatalf("frame %d is %q, want %q", i-first, kept[i-first], line)
 		}
 	}
-	if hi.Counters.DroppedFrames != uint64(first) || hi.Counters.DroppedBytes != bytes || lost.DroppedFrames != uint64(first) || lost.DroppedBytes != bytes {
-		t.Errorf("dropped %+v, news %+v; want %d frames, %d bytes", hi.Counters, lost, first, bytes)
+	if hi.Counters.DroppedFrames != uint64(first) || hi.Counters.DroppedBytes != size || lost.DroppedFrames != uint64(first) || lost.DroppedBytes != size {
+		t.Errorf("dropped %+v, news %+v; want %d frames, %d bytes", hi.Counters, lost, first, size)
 	}
 	if want := fmt.Sprintf(`{"id":1,"result":%d}`, lines); kept[len(kept)-1] != want {
 		t.Errorf("last frame %q, want %q", kept[len(kept)-1], want)
@@ -515,4 +519,52 @@ func TestTooManyRequests(t *testing.T) {
 	if j := b.journal(); len(j.Entries) > maxEntries || len(j.Entries) < maxEntries-batchRequests {
 		t.Errorf("%d entries", len(j.Entries))
 	}
+}
+
+// TestS14OlderHello: a daemon of the first version reads no kind of frame that it does not know.
+func TestS14OlderHello(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, nil)
+	a := w.attach(t, nil)
+	a.ask(1, "where", "")
+	a.answer(1)
+	a.die()
+	w.wait(t, "the end of the daemon", alone)
+	a = w.attach(t, func(h *hello) { h.Max = 1 })
+	var kinds []kind
+	for _, f := range a.before {
+		kinds = append(kinds, f.kind)
+	}
+	if diff := cmp.Diff([]kind{kindWelcome, kindMsg, kindReady}, kinds); diff != "" {
+		t.Error(diff)
+	}
+	var hi welcome
+	if a.document(kindWelcome, &hi); hi.Protocol != 1 {
+		t.Errorf("protocol %d", hi.Protocol)
+	}
+	if st := w.status(t); st.Min != 1 || st.Max != 2 || st.Protocol != 1 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+// FuzzGreeting reads what no supervisor sends: it ends with an error or a greeting, and never panics.
+func FuzzGreeting(f *testing.F) {
+	frame := func(k kind, body string) []byte {
+		return append(header{length: uint32(len(body)), kind: k}.append(nil), body...)
+	}
+	hi := frame(kindWelcome, `{"protocol":2}`)
+	f.Add(append(append(hi, frame(kindBlob, "blob")...), frame(kindJournal, `{"next":4294967297,"entries":[{"n":1,"id":"MQ==","state":"lost"}]}`)...))
+	f.Add(frame(kindWelcome, `{"protocol":1}`))
+	f.Add(frame(kindRefused, `{"reason":"busy"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g, err := readGreeting(newFrameReader(bytes.NewReader(b), controlBuffer))
+		if err != nil {
+			return
+		}
+		l := newLink(&Backend{cfg: Config{Epoch: 1}}, "", ready{}, g, &net.UnixConn{})
+		a := l.adopted(record{}, g)
+		if len(a.Calls) != len(g.journal.Entries) || g.welcome.Protocol < protoJournal && a.Complete {
+			t.Fatalf("adopted %+v of %+v", a, g)
+		}
+	})
 }
