@@ -383,3 +383,57 @@ func TestAdoptNothing(t *testing.T) {
 		}
 	}
 }
+
+// stuckSink is a daemon that takes nothing for a while.
+type stuckSink struct {
+	*sink
+	stuck chan struct{}
+}
+
+func (s stuckSink) Deliver(in gateway.Inbound) {
+	<-s.stuck
+	s.sink.Deliver(in)
+}
+
+// TestS19SlowDaemon: the child waits for an attached daemon; nothing is lost and nothing grows.
+func TestS19SlowDaemon(t *testing.T) {
+	t.Parallel()
+	lines := 500_000
+	if shim.Raced {
+		lines = 50_000
+	}
+	h := newHome(t, nil)
+	l, _, id := h.start(t)
+	if err := l.Detach(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	h.next(t, nil)
+	s := stuckSink{sink: newSink(), stuck: make(chan struct{})}
+	var k gateway.KeptLink
+	err := h.Adopt(t.Context(), id, func(a gateway.Adopted) (gateway.Sink, error) {
+		k = a.Link
+		return s, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(t, k, 1, "flood", fmt.Sprint(lines))
+	// The daemon is stuck for as long as the child needs to fill all pipes between them.
+	time.Sleep(500 * time.Millisecond)
+	m, err := process.MemoryOf(k.Info().Supervisor)
+	if err == nil && m.RSS > 40_000_000 && !shim.Raced {
+		t.Errorf("the supervisor has %.1f MB", float64(m.RSS)/1e6)
+	}
+	close(s.stuck)
+	s.answer(t, 1, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.inbound) != lines+1 {
+		t.Fatalf("%d messages, want %d", len(s.inbound), lines+1)
+	}
+	for i := range lines {
+		if want := fmt.Sprintf(`{"method":"n","params":{"i":%d,`, i); !strings.HasPrefix(string(s.inbound[i]), want) {
+			t.Fatalf("message %d is %s", i, s.inbound[i])
+		}
+	}
+}
