@@ -19,6 +19,8 @@ const (
 	// directFor is how long calls of direct children may go on after a hand-over. The next daemon starts its own child
 	// of the same server, and two of them should not overlap for long.
 	directFor = 10 * time.Second
+	// lingerStop bounds the end of what is left then.
+	lingerStop = 5 * time.Second
 	// lookEvery is how often Linger looks whether the calls that stayed here have ended.
 	lookEvery = 50 * time.Millisecond
 )
@@ -59,7 +61,9 @@ func (g *Gateway) Linger(ctx context.Context) error {
 			waits = g.inFlight() > 0
 		}
 	}
-	return g.Stop(context.WithoutCancel(ctx), false)
+	stop, done := context.WithTimeout(context.WithoutCancel(ctx), lingerStop)
+	defer done()
+	return g.Stop(stop, false)
 }
 
 func (g *Gateway) all() []*Server {

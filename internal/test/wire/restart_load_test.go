@@ -50,7 +50,8 @@ type caller struct {
 	client *rig.Client
 	name   string
 	modern bool
-	pid    string // of its server; set by the first answer when it is alone with it
+	pid    string // of its server, by the first answer
+	any    bool   // the process may change
 
 	took   []time.Duration
 	during []time.Duration // calls that a restart touched
@@ -99,7 +100,7 @@ func (c *caller) check(r rig.Reply, key string) error {
 	if len(word) != 4 || word[1] != key || word[3] != "1" {
 		return fmt.Errorf("%q answers %s", text, key)
 	}
-	if c.pid == "" {
+	if c.pid == "" || c.any {
 		c.pid = word[2]
 	}
 	if c.pid != word[2] {
