@@ -1,6 +1,8 @@
 package peers
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,10 +10,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mcpx/internal/test/fakemcp"
 	"mcpx/internal/test/rig"
@@ -139,6 +144,13 @@ func TestPublishedClientsOutliveTheDaemon(t *testing.T) {
 	}
 }
 
+// sdkCall lets the client of the TypeScript SDK make one call and stay for some seconds.
+func sdkCall(t *testing.T, dir string, env []string, url, tool, arguments string, seconds int) string {
+	t.Helper()
+	script := filepath.Join(rig.Root(t), "internal", "test", "peers", "testdata", "sdkcall.mjs")
+	return must(t, clientWithin, dir, env, node(t), script, modules(t, "@modelcontextprotocol", "sdk"), url, tool, arguments, strconv.Itoa(seconds))
+}
+
 // TestErrorEndsItsStream: clients of the SDK take no error for the response of a resumable stream. They come back for
 // it, once; when that stream only ends, they take it for a standalone one and open those again and again.
 func TestErrorEndsItsStream(t *testing.T) {
@@ -162,12 +174,72 @@ func TestErrorEndsItsStream(t *testing.T) {
 		between.Close()
 	})
 	// What must not happen happens every second: the client stays for four.
-	answer := must(t, clientWithin, dir, env, node(t), filepath.Join(rig.Root(t), "internal", "test", "peers", "testdata", "sdkcall.mjs"), modules(t, "@modelcontextprotocol", "sdk"),
-		between.URL+"/servers/kept/mcp", "die", `{"code":1,"wait_ms":1000}`, "4")
+	answer := sdkCall(t, dir, env, between.URL+"/servers/kept/mcp", "die", `{"code":1,"wait_ms":1000}`, 4)
 	if !strings.Contains(answer, "-31902") {
 		t.Fatalf("the call whose server died was answered with %s", answer)
 	}
 	if n := streams.Load(); n > 2 {
 		t.Errorf("the client opened %d streams, want the standalone one and at most one that is resumed", n)
 	}
+}
+
+// TestTwoKillsInOneCall: the clients of both SDKs keep their place on a stream on which nothing happens, however often
+// the daemon is killed meanwhile, and a session without a word outlives many daemons.
+func TestTwoKillsInOneCall(t *testing.T) {
+	long := map[string]any{"ms": (2 * inTheCall).Milliseconds()}
+	want := fmt.Sprintf("slept %d ms", (2 * inTheCall).Milliseconds())
+	kills := func(g outlived) {
+		g.inTheMiddle()
+		time.Sleep(resumable) // the client is back
+		g.next()
+	}
+	t.Run("typescript", func(t *testing.T) {
+		t.Parallel()
+		dir, env := home(t)
+		g := outlive(t)
+		args, err := json.Marshal(long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan string, 1)
+		go func() {
+			defer close(answer)
+			answer <- sdkCall(t, dir, env, g.URL("kept"), "sleep", string(args), 0)
+		}()
+		kills(g)
+		if got := <-answer; !strings.Contains(got, want) {
+			t.Errorf("the call ended with %s", got)
+		}
+	})
+	t.Run("go", func(t *testing.T) {
+		t.Parallel()
+		g := outlive(t)
+		ctx, stop := context.WithTimeout(t.Context(), clientWithin)
+		defer stop()
+		client := mcp.NewClient(&mcp.Implementation{Name: "peers", Version: "1"}, nil)
+		session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: g.URL("kept")}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan string, 1)
+		go func() {
+			result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "sleep", Arguments: long})
+			text, _ := json.Marshal(result)
+			answer <- fmt.Sprint(string(text), err)
+		}()
+		kills(g)
+		if got := <-answer; !strings.Contains(got, want) {
+			t.Errorf("the call ended with %s", got)
+		}
+		for range 8 { // more than the client's own bound for streams that bring nothing
+			g.next()
+			time.Sleep(resumable)
+		}
+		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "counter"}); err != nil {
+			t.Errorf("after eight more kills: %v", err)
+		}
+		if err := session.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
 }
