@@ -45,20 +45,18 @@ func (s *Server) lookAtPrograms(now time.Time) {
 // programChanged decides what the state of the program means: true, the child has to go. Only housekeeping and the adoption
 // of the lane, which comes before, call it.
 func (l *lane) programChanged(f FileState) bool {
-	text := ""
-	switch f {
-	case FileChanged:
-		if l.srv.replaces() {
-			return true
-		}
-		text = "the program of a running server was replaced; the server goes on with the old one"
-	case FileMissing:
-		text = "the program of a running server was removed; the server goes on"
-	case FileSame:
+	if f == FileChanged && l.srv.replaces() {
+		return true
 	}
-	if text != "" && !l.warned {
-		l.warned = true
-		l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, text, slog.String(key.Server, l.srv.name()), slog.String(key.Lane, l.key), slog.Int(key.Child, l.link.Info().Pid))
+	if f == FileSame || l.warned {
+		return false
+	}
+	l.warned = true
+	attrs := []slog.Attr{slog.String(key.Server, l.srv.name()), slog.String(key.Lane, l.key), slog.Int(key.Child, l.link.Info().Pid)}
+	if f == FileChanged {
+		l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "the program of a running server was replaced; the server goes on with the old one", attrs...)
+	} else {
+		l.srv.g.log.LogAttrs(ctxNone, slog.LevelWarn, "the program of a running server was removed; the server goes on", attrs...)
 	}
 	return false
 }

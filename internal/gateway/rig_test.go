@@ -236,7 +236,7 @@ func next(t *testing.T, r *Reader) Event {
 		switch state {
 		case ReadEvent:
 			return e
-		case ReadEnd, ReadMissed:
+		case ReadEnd, ReadMissed, ReadMoved:
 			t.Fatalf("the stream ended (%d)", state)
 		case ReadWait:
 			select {

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpx/internal/rpc"
+)
+
+// TestDone: what a supervisor keeps is given up exactly once for every call, however it ended. The keeper reports a second
+// Done, and two entries with one id.
+func TestDone(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			mc := newMachine(t, both(kind.edit, busy), func(c *child, m Outbound, msg rpc.Message) {
+				if name, _ := rpc.Unquote(msg.Name.Of(m.Body)); m.Kind == rpc.Request && name != "never" {
+					c.result(m, msg, `{}`)
+				}
+			})
+			const sessions, calls = 20, 30
+			var all sync.WaitGroup
+			for range sessions {
+				x := initialize(t, mc.s, "2025-11-25", "{}")
+				all.Go(func() {
+					for i := range calls {
+						name := []string{"read", "read", "unread", "never", "resumable"}[i%5]
+						id := strconv.Itoa(i % 7) // used again and again
+						body := []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `"}}`)
+						st := x.Request(body, scan(t, body))
+						switch name {
+						case "read":
+							reply(t, st.Follow())
+							st.Delivered()
+							st.Delivered()
+						case "unread":
+							reply(t, st.Follow())
+							x.Promote(st, []byte(id))
+						case "resumable":
+							x.Promote(st, []byte(id))
+							reply(t, st.Follow())
+							st.Delivered()
+						case "never":
+							cancel := []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+							x.Notify(cancel, scan(t, cancel))
+						}
+					}
+				})
+			}
+			all.Wait()
+			mc.s.sweep(time.Now().Add(replayFor + time.Minute)) // nobody resumes
+			mc.k.empty()
+		})
+	}
+}
+
+// TestManySessionsOverCrash: a hundred sessions, each with a call in flight and one whose answer was not delivered.
+func TestManySessionsOverCrash(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			var mu sync.Mutex
+			held := map[string][]func(){}
+			mc := newMachine(t, both(kind.edit, busy), func(c *child, m Outbound, msg rpc.Message) {
+				name, _ := rpc.Unquote(msg.Name.Of(m.Body))
+				if m.Kind != rpc.Request {
+					return
+				}
+				answer := func() { c.result(m, msg, `{"of":`+strconv.Quote(name)+`}`) }
+				mu.Lock()
+				held[name] = append(held[name], answer)
+				mu.Unlock()
+			})
+			const n = 100
+			var sessions []*Session
+			for i := range n {
+				x := initialize(t, mc.s, "2025-11-25", "{}")
+				sessions = append(sessions, x)
+				for _, id := range []string{"1", "2"} {
+					send(t, x, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"s`+strconv.Itoa(i)+`-`+id+`"}}`)
+				}
+			}
+			eventually(t, "all calls are there", func() bool { mu.Lock(); defer mu.Unlock(); return len(held) == 2*n })
+			release := func(id string) {
+				mu.Lock()
+				defer mu.Unlock()
+				for i := range n {
+					for _, f := range held["s"+strconv.Itoa(i)+"-"+id] {
+						f()
+					}
+				}
+			}
+			release("1") // answered, not delivered
+			mc.crash()
+			var all sync.WaitGroup
+			for i, x := range sessions {
+				all.Go(func() {
+					y := mc.again(x)
+					for _, id := range []string{"1", "2"} {
+						want := `"of":"s` + strconv.Itoa(i) + `-` + id + `"`
+						if answer, _ := reply(t, resume(t, y, id, 7)); !strings.Contains(answer, want) {
+							t.Errorf("session %d got %s, want %s", i, answer, want)
+						}
+					}
+				})
+			}
+			eventually(t, "the children are back", func() bool { return inFlight(mc.s) == n })
+			release("2")
+			all.Wait()
+			mc.s.sweep(time.Now().Add(replayFor + time.Minute))
+			mc.k.empty()
+		})
+	}
+}
