@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"mcpx/internal/test/fakemcp"
 	"mcpx/internal/test/rig"
@@ -198,5 +200,61 @@ func TestS9Leftovers(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(bundles, "shim_reused")); err == nil {
 		t.Error("a dead bundle is still there")
+	}
+}
+
+// TestS15Files changes the program of a server while no daemon runs.
+func TestS15Files(t *testing.T) {
+	g := rig.Start(t)
+	dir := t.TempDir()
+	fixture := rig.Fixture(t, fakemcp.Options{})
+	data, err := os.ReadFile(fixture[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	type files struct{ program, link, twin string }
+	cases := map[string]struct {
+		change func(f files) error
+		stays  bool
+	}{
+		"touched": {func(f files) error { return os.Chtimes(f.program, time.Unix(1, 0), time.Unix(1, 0)) }, true},
+		"equal":   {func(f files) error { return os.Rename(f.twin, f.program) }, true},
+		"linked":  {func(f files) error { return errors.Join(os.Remove(f.link), os.Symlink(f.twin, f.link)) }, true},
+		"removed": {func(f files) error { return os.Remove(f.program) }, true},
+		"replaced": {func(f files) error {
+			return errors.Join(os.WriteFile(f.twin, append(data, 0), 0o700), os.Rename(f.twin, f.program))
+		}, false},
+	}
+	servers, sessions := map[string]files{}, map[string]*kept{}
+	for name := range cases {
+		f := files{filepath.Join(dir, name), filepath.Join(dir, name+".link"), filepath.Join(dir, name+".twin")}
+		for _, path := range []string{f.program, f.twin} {
+			if err := os.WriteFile(path, data, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(f.program, f.link); err != nil {
+			t.Fatal(err)
+		}
+		g.Add(name, append([]string{f.link}, fixture[1:]...))
+		c := rig.Open(t, g.URL(name), "2025-11-25", "{}")
+		servers[name] = f
+		sessions[name] = &kept{c: c, child: number(t, definite(t, c, tool("1", "pid", `{}`), slack, "answer"))}
+	}
+	g.Kill()
+	for name, c := range cases {
+		if err := c.change(servers[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Serve()
+	for name, c := range cases {
+		k := sessions[name]
+		if got := number(t, definite(t, k.c, tool("2", "pid", `{}`), slack, "answer")); (got == k.child) != c.stays {
+			t.Errorf("%s: pid %d answers, it was %d", name, got, k.child)
+		}
+	}
+	if log := g.Log(); strings.Count(log, "was removed; the server goes on") != 1 {
+		t.Errorf("the log does not say once that a program was removed:\n%s", log)
 	}
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -113,9 +112,8 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// TestKilledDaemon is F-9 as far as it goes today: after SIGKILL the next daemon ends the child that the old one left
-// behind, says 404 for its session, and serves a new one. Survival (F-10) will change the middle of this test: there the
-// child lives on, and call 3 of the old session is answered with 8 by the same pid.
+// TestKilledDaemon: after SIGKILL the next daemon goes on with the child of the old one and its session, which counts on,
+// and serves new sessions beside it.
 func TestKilledDaemon(t *testing.T) {
 	g := rig.Start(t)
 	record := g.Home + "/counter.record"
@@ -128,20 +126,21 @@ func TestKilledDaemon(t *testing.T) {
 	pid := number(t, definite(t, c, tool("2", "pid", `{}`), slack, "answer"))
 	g.Kill()
 	g.Serve()
-	old := c.Post(tool("3", "counter", `{}`))
-	if old.Status != http.StatusNotFound || !strings.Contains(string(old.Body), "initialize again") {
-		t.Errorf("the session of before: HTTP %d\n%s\nwant 404 and what to do", old.Status, old.Body)
+	if got := number(t, definite(t, c, tool("3", "counter", `{}`), slack, "answer")); got != 8 {
+		t.Errorf("the counter of before says %d, want 8", got)
 	}
-	rig.Until(t, slack, "the child of before is gone", func() bool { return !rig.Alive(pid) })
+	if got := number(t, definite(t, c, tool("4", "pid", `{}`), slack, "answer")); got != pid {
+		t.Errorf("pid %d answers the session of before, it was %d", got, pid)
+	}
 
 	next := l.client(t, `{}`)
 	if got := number(t, definite(t, next, tool("4", "counter", `{}`), slack, "answer")); got != 1 {
 		t.Errorf("the counter of the new child says %d, want 1", got)
 	}
 	if got := number(t, definite(t, next, tool("5", "pid", `{}`), slack, "answer")); got == pid {
-		t.Errorf("pid %d, which is dead, answers", pid)
+		t.Errorf("pid %d answers two sessions", pid)
 	}
-	if ps := g.Processes("counter"); len(ps) != 1 {
-		t.Errorf("ps shows %d processes, want the new one alone: %+v", len(ps), ps)
+	if ps := g.Processes("counter"); len(ps) != 2 {
+		t.Errorf("ps shows %d processes, want one for each session: %+v", len(ps), ps)
 	}
 }
