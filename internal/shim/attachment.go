@@ -33,6 +33,7 @@ type attachment struct {
 	acked   atomic.Uint64 // the last one that the daemon was told of
 	pong    atomic.Int64  // when the daemon last showed life, nanoseconds of the supervisor's clock
 	gone    chan struct{} // closed when the connection is over
+	pinging atomic.Bool   // a ping waits for a daemon that reads nothing: another one would say no more
 
 	// Of the pump that calls wrote:
 	seen uint64 // acked at the last call

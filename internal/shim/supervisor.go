@@ -241,6 +241,10 @@ func (s *supervisor) skipped(line []byte) {
 
 // ping asks the daemon for a sign of life, and tells it the counters on the way.
 func (s *supervisor) ping(a *attachment) {
+	if !a.pinging.CompareAndSwap(false, true) {
+		return
+	}
+	defer a.pinging.Store(false)
 	s.mu.Lock()
 	c := s.countersLocked()
 	s.mu.Unlock()
