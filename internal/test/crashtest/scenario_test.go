@@ -2,7 +2,6 @@ package crashtest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
 	"mcpx/internal/test/fakemcp"
 	"mcpx/internal/test/rig"
 )
@@ -25,6 +26,8 @@ const (
 	settleWithin = 15 * time.Second
 	// pollEvery is how often a killed daemon is looked for.
 	pollEvery = 5 * time.Millisecond
+	// maxStarts is more than the scripts can kill in a row.
+	maxStarts = 4
 )
 
 // script is the environment that tells a process where to die.
@@ -45,18 +48,18 @@ type play struct {
 
 	spawned, ready int // daemons; written by keep until kept is over
 	later          script
+	killed         func() bool // whether the first script has done its work; nil: it kills nobody
 }
 
-// run plays the scenario with a script for the first daemon, and one for all later ones, which may be nil. What has been
-// acknowledged must be there in the end, and nothing else.
-func run(t *testing.T, binary string, first, later script) {
+// run plays the scenario with a script for the daemons until somebody was killed, and another for those after that. What
+// has been acknowledged must be there in the end, and nothing else.
+func run(t *testing.T, binary string, first, later script, killed func() bool) {
 	g := rig.New(t)
 	g.Binary, g.Extra = binary, first
-	p := &play{t: t, g: g, record: filepath.Join(g.Home, "alpha.record"), stop: make(chan struct{}), later: later}
-	if later == nil {
-		p.later = first
+	p := &play{t: t, g: g, record: filepath.Join(g.Home, "alpha.record"), stop: make(chan struct{}), later: later, killed: killed}
+	if !p.start() {
+		return
 	}
-	p.start()
 	p.kept.Go(p.keep)
 	over := sync.OnceFunc(func() {
 		close(p.stop)
@@ -71,37 +74,65 @@ func run(t *testing.T, binary string, first, later script) {
 
 // steps are what a person and an agent do in the course of some weeks.
 func (p *play) steps() {
-	fixture := func(record string) []string {
-		return append([]string{"--"}, rig.Fixture(p.t, fakemcp.Options{Record: record})...)
-	}
-	p.command("server-exists", append([]string{"server", "add", "alpha"}, fixture(p.record)...)...)
-	p.command("server-exists", append([]string{"server", "add", "beta"}, fixture(filepath.Join(p.g.Home, "beta.record"))...)...)
+	p.change("server-exists", func(ctx context.Context, c *api.Client) error {
+		_, err := c.AddServer(ctx, api.AddServer{Server: p.server("alpha")})
+		return err
+	})
+	p.change("server-exists", func(ctx context.Context, c *api.Client) error {
+		_, err := c.AddServer(ctx, api.AddServer{Server: p.server("beta")})
+		return err
+	})
 	p.open()
 	p.call(0)
 	p.call(0)
 	p.call(150 * time.Millisecond) // another daemon may answer it
-	p.command("", "server", "edit", "alpha", "--call-timeout", "2m")
+	p.change("", func(ctx context.Context, c *api.Client) error {
+		limit := edited
+		_, err := c.EditServer(ctx, api.EditServer{Name: "alpha", Call: &limit})
+		return err
+	})
 	p.call(0)
-	p.command("", "server", "restart", "alpha")
+	p.change("", func(ctx context.Context, c *api.Client) error {
+		_, err := c.RestartServer(ctx, api.ServerRef{Name: "alpha"})
+		return err
+	})
 	p.call(0)
-	p.command("", "daemon", "stop") // the next one comes by itself
+	p.change("", func(ctx context.Context, c *api.Client) error { // the next one comes by itself
+		_, err := c.DaemonStop(ctx, api.StopDaemon{})
+		return err
+	})
 	p.call(0)
-	p.command("server-unknown", "server", "remove", "beta")
+	p.change("server-unknown", func(ctx context.Context, c *api.Client) error {
+		_, err := c.RemoveServer(ctx, api.ServerRef{Name: "beta"})
+		return err
+	})
 	p.call(0)
 }
 
-// start starts a daemon until one is ready.
-func (p *play) start() {
-	for {
+// edited is the call timeout that alpha is given.
+const edited = 97 * time.Second
+
+func (p *play) server(name string) catalog.Server {
+	command := rig.Fixture(p.t, fakemcp.Options{Record: filepath.Join(p.g.Home, name+".record")})
+	return catalog.Server{Name: name, Stdio: &catalog.Stdio{Command: command[0], Args: command[1:]}}
+}
+
+// start starts daemons until one is ready; false: none is, and it is not the script.
+func (p *play) start() bool {
+	p.t.Helper()
+	for range maxStarts {
+		if p.killed != nil && p.killed() {
+			p.g.Extra = p.later
+		}
 		p.g.Spawn()
 		p.spawned++
-		_, ended := p.g.Await()
-		p.g.Extra = p.later
-		if !ended {
+		if _, ended := p.g.Await(); !ended {
 			p.ready++
-			return
+			return true
 		}
 	}
+	p.t.Errorf("%d daemons in a row ended before they were ready", maxStarts)
+	return false
 }
 
 // keep starts the next daemon whenever one has ended.
@@ -113,28 +144,28 @@ func (p *play) keep() {
 		case <-p.stop:
 			return
 		case <-tick.C:
-			if p.g.Ended() {
-				p.start()
+			if p.g.Ended() && !p.start() {
+				return
 			}
 		}
 	}
 }
 
-// command runs a command until it is acknowledged. A command whose answer was lost may have been carried out: then the
-// next attempt fails with the code fine, which counts as an acknowledgement.
-func (p *play) command(fine string, args ...string) {
+// change asks for a change until it is acknowledged. One whose answer was lost may have been carried out: then the next
+// attempt fails with the code fine, which counts as an acknowledgement. No command is used, because a command starts a
+// daemon when it finds none.
+func (p *play) change(fine string, ask func(context.Context, *api.Client) error) {
 	p.t.Helper()
-	var last rig.Result
+	var err error
 	for deadline := time.Now().Add(stepWithin); time.Now().Before(deadline); time.Sleep(pollEvery) {
-		if !p.g.Listens() {
-			continue // a command that finds no daemon would start one on another address
-		}
-		last = p.g.Run(slices.Insert(slices.Clone(args), 2, "--json")...)
-		if last.Code == 0 || fine != "" && strings.Contains(last.Stdout+last.Stderr, fine) {
+		ctx, stop := context.WithDeadline(p.t.Context(), deadline)
+		err = ask(ctx, p.g.API())
+		stop()
+		if err == nil || fine != "" && fault.From(err).Code == fine {
 			return
 		}
 	}
-	p.t.Fatalf("mcpx %s is not acknowledged: exit code %d\n%s%s", strings.Join(args, " "), last.Code, last.Stdout, last.Stderr)
+	p.t.Fatalf("a change is not acknowledged: %v", err)
 }
 
 // open initialises the session. An answer that is lost leaves a session that nobody knows; the next attempt makes one.
@@ -194,19 +225,19 @@ func (p *play) whole() {
 	t := p.t
 	t.Helper()
 	p.ledger.check(t, readRecords(t, p.record))
-	var list struct{ Servers []api.Server }
-	if err := json.Unmarshal([]byte(p.g.Must("server", "list", "--json")), &list); err != nil {
+	servers, err := p.g.API().Servers(t.Context(), api.ServersQuery{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, s := range list.Servers {
+	for _, s := range servers.Servers {
 		names = append(names, s.Name)
+		if s.Name == "alpha" && s.Limits.Call != edited {
+			t.Errorf("the edit of alpha was acknowledged and is not there: %+v", s)
+		}
 	}
 	if !slices.Equal(names, []string{"alpha"}) {
 		t.Errorf("servers are %v, acknowledged is alpha alone", names)
-	}
-	if shown := p.g.Must("server", "show", "alpha", "--json"); !strings.Contains(shown, `120`) && !strings.Contains(shown, "2m") {
-		t.Errorf("the edit of alpha was acknowledged and is not there: %s", shown)
 	}
 	status, err := p.g.API().Status(t.Context(), api.None{})
 	if err != nil {
