@@ -57,9 +57,12 @@ type leftover struct {
 // look reads one entry and changes nothing. Links are not followed.
 func look(dir bundle) leftover {
 	l := leftover{dir: dir}
-	held, err := false, checkPrivate(string(dir))
+	held, err := false, checkOwned(string(dir), fs.ModeDir)
 	if err == nil {
 		held, err = atomicfile.Held(dir.lock())
+	}
+	if err == nil {
+		err = checkPrivate(string(dir))
 	}
 	if err == nil {
 		l.record, err = dir.readRecord()

@@ -263,6 +263,13 @@ func TestGraveyard(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{name: "open-to-all-alive", left: "stays", make: func(t *testing.T, d string) {
+			putRecord(t, d, map[string]any{"child": stranger})
+			hold(t, d)
+			if err := os.Chmod(d, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{name: "pipe", left: "aside", make: func(t *testing.T, d string) {
 			if err := syscall.Mkfifo(filepath.Join(d, "record"), 0o600); err != nil {
 				t.Fatal(err)
@@ -366,8 +373,10 @@ func TestGraveyard(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(r.state, "quarantine", "shim_garbage.2")); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "shim_newer-alive") {
-		t.Error("no word about the supervisor of a newer version")
+	for _, name := range []string{"shim_newer-alive", "shim_open-to-all-alive"} {
+		if !strings.Contains(log.String(), name) {
+			t.Errorf("no word about %s, whose supervisor lives", name)
+		}
 	}
 	if !stranger.Alive() || !sameProcess(otherBoot) {
 		t.Error("a process that was not proved to be ours was killed")
