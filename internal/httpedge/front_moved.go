@@ -40,7 +40,8 @@ const (
 type Gate struct {
 	dial  func(context.Context) (net.Conn, error)
 	log   *slog.Logger
-	next  *http.Client // for what was in flight
+	wait  time.Duration // for a daemon that does not answer
+	next  *http.Client  // for what was in flight
 	relay *httputil.ReverseProxy
 
 	moved atomic.Bool
@@ -51,7 +52,7 @@ type Gate struct {
 
 // NewGate makes a gate; dial reaches the socket of the daemon that serves the home now.
 func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Gate {
-	g := &Gate{dial: dial, log: log}
+	g := &Gate{dial: dial, log: log, wait: relayDial}
 	way := &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return g.reach(ctx) },
 		DisableKeepAlives:  true, // the next daemon may hand over, too
@@ -81,7 +82,7 @@ func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Ga
 
 // reach connects to the next daemon. One that starts has bound its socket already; only its queue may be full.
 func (g *Gate) reach(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, relayDial)
+	ctx, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()
 	for {
 		conn, err := g.dial(ctx)
