@@ -50,6 +50,7 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 	}
 	for _, h := range heirs {
 		h.x.mu.Lock()
+		h.past.mine = h.x.past.mine // what came while this was not decided
 		h.x.past = h.past
 		h.x.mu.Unlock()
 	}
@@ -96,7 +97,8 @@ func (a *adoption) rejoin(l *lane, sessions []*Session, ad Adopted, now time.Tim
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, x := range sessions {
-		heirs[x.short] = heir{x, l.srv.witness(ad.Complete, nil, now)}
+		same := x.home.Epoch == l.epoch && x.home.Serial == l.serial
+		heirs[x.short] = heir{x, l.srv.witness(ad.Complete && same, nil, now)}
 		l.sessions[x] = struct{}{}
 		if l.shared && !x.bridged {
 			x.mu.Lock()
@@ -210,6 +212,7 @@ func (x *Session) inherits(c *call, k KeptCall, p *past) bool {
 		p.add(c.id, k.Method, trouble{class: AnsweredLost, text: "the call was answered while no daemon was there, and the answer was too large to keep"})
 		return false
 	}
+	p.add(c.id, k.Method, trouble{class: AnsweredLost, text: "the call ended, and its answer is not kept any more"}) // once its stream is gone
 	c.owner, c.stream = x, newStream("", true)
 	c.stream.inherited(c)
 	c.idKey, _ = rpc.IDKey(c.id)

@@ -81,10 +81,16 @@ func TestAdoptionDecides(t *testing.T) {
 		mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
 		x := initialize(t, mc.s, "2025-11-25", "{}")
 		mc.kill()
-		mc.k.newest().link = &keptLink{}
+		c := mc.k.newest()
+		hold := func(l *keptLink) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.link = l
+		}
+		hold(&keptLink{})
 		mc.start()
 		eventually(t, "it is reported", func() bool { return mc.s.status().State == Wedged })
-		mc.k.newest().link = nil
+		hold(nil)
 		if answer, _ := reply(t, resume(t, mc.again(x), "7", 7)); member(t, answer, "error", "code") != float64(codeSentUnknown) {
 			t.Errorf("the outcome is %s", answer)
 		}

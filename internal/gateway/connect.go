@@ -35,6 +35,7 @@ func (s *Server) Initialize(ctx context.Context, body []byte, m rpc.Message, c C
 	if !x.own {
 		x.first = answer
 	}
+	x.home = homeOf(x.slot)
 	if !s.adopt(x) {
 		return nil, trouble{class: Unavailable, text: "the server was removed, disabled or changed", wait: time.Second}.body(id, s.name(), "initialize")
 	}

@@ -387,7 +387,9 @@ func (l *keptLink) Send(m Outbound) error {
 func (l *keptLink) Abort(uint64) bool            { return false }
 func (l *keptLink) Close(string)                 { go l.c.die(Exit{Reason: Terminated}) }
 func (l *keptLink) Detach(context.Context) error { l.c.cut(l); return nil }
-func (l *keptLink) Info() LinkInfo               { return LinkInfo{Pid: 1000 + l.c.n, Supervisor: 2000 + l.c.n} }
+func (l *keptLink) Info() LinkInfo {
+	return LinkInfo{Pid: 1000 + l.c.n, Supervisor: 2000 + l.c.n, Started: time.Unix(int64(l.c.n), 0)}
+}
 
 // File is how the program of the child compares with what is there now.
 func (l *keptLink) File() FileState {

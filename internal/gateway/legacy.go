@@ -94,6 +94,9 @@ func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message)
 		return nil
 	}
 	x.calls[c.idKey] = c
+	if x.past != nil {
+		x.past.made(c.idKey, x.srv.g.now())
+	}
 	return c
 }
 

@@ -19,6 +19,28 @@ type past struct {
 	rest  trouble         // what any other request is told
 	later trouble         // the same, when the witness has forgotten
 	until time.Time       // the witness knows every request until then
+
+	mine map[string]struct{} // ids of requests that came since: of them the witness knows nothing
+}
+
+// maxMine bounds those ids. Above it the witness is not asked any more.
+const maxMine = 4096
+
+// home says which process a session began with. The journal of a supervisor knows the requests of one process: what was
+// sent to one before it is in no journal.
+type home struct {
+	Epoch   uint64    `json:"epoch,omitempty"`
+	Serial  uint64    `json:"serial,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+}
+
+// homeOf is the process that the session has now.
+func homeOf(sl *slot) home {
+	l := sl.usable()
+	if l == nil || l.kept == nil {
+		return home{}
+	}
+	return home{l.epoch, l.serial, l.link.Info().Started}
 }
 
 // kept is a call of an earlier daemon that has no answer any more.
@@ -42,16 +64,15 @@ func (s *Server) noWitness(now time.Time) *past {
 		text = unsupervised + "; the call may have run"
 	}
 	t := trouble{class: SentUnknown, text: text}
-	return &past{rest: t, later: t, until: now}
+	return &past{rest: t, later: t, until: now.Add(witnessFor)}
 }
 
-// witness is the past of sessions whose supervisor tells what it remembers.
+// witness is the past of a session whose supervisor tells what it remembers. complete says that this is everything.
 func (s *Server) witness(complete bool, exit *Exit, now time.Time) *past {
 	p := s.noWitness(now)
 	p.rest.exit, p.later.exit = exit, exit
 	if complete {
 		p.rest = trouble{class: NotSent, text: "the daemon restarted before the call was sent", exit: exit}
-		p.until = now.Add(witnessFor)
 	}
 	return p
 }
@@ -64,6 +85,17 @@ func (p *past) add(id []byte, method string, told trouble) {
 	p.ends[era.StreamName(id)] = kept{id, method, told}
 }
 
+// made notes the id of a request that came since.
+func (p *past) made(idKey string, now time.Time) {
+	if len(p.mine) >= maxMine || now.After(p.until) {
+		return
+	}
+	if p.mine == nil {
+		p.mine = map[string]struct{}{}
+	}
+	p.mine[idKey] = struct{}{}
+}
+
 // of is what a client that asks for the outcome of a request is told. id is nil when its event id does not hold it.
 func (p *past) of(name string, id []byte, now time.Time) (kept, bool) {
 	if k, ok := p.ends[name]; ok {
@@ -72,7 +104,8 @@ func (p *past) of(name string, id []byte, now time.Time) (kept, bool) {
 	if id == nil {
 		return kept{}, false
 	}
-	if now.After(p.until) {
+	idKey, _ := rpc.IDKey(id)
+	if _, mine := p.mine[idKey]; mine || now.After(p.until) || len(p.mine) >= maxMine {
 		return kept{id: id, told: p.later}, true
 	}
 	return kept{id: id, told: p.rest}, true

@@ -101,7 +101,8 @@ func (g *Gateway) mourn(d Lost) {
 	s.logged([]byte("mcpx: " + text + "\n"))
 	pasts := map[string]*past{}
 	for _, x := range sessions {
-		pasts[x.short] = s.witness(d.Complete, &d.Exit, now)
+		same := !d.Started.IsZero() && d.Started.Equal(x.home.Started)
+		pasts[x.short] = s.witness(d.Complete && same, &d.Exit, now)
 	}
 	note := func(calls []KeptCall, told trouble) {
 		told.exit = &d.Exit

@@ -20,6 +20,7 @@ type sessionSetup struct {
 	Alone    bool          `json:"alone,omitempty"`  // see Session
 	Bridge   bool          `json:"bridge,omitempty"` // cell L-M
 	Upstream upstreamState `json:"upstream,omitzero"`
+	Home     home          `json:"home,omitzero"`
 }
 
 // upstreamState is the session of an HTTP backend that the lane of a session has.
@@ -39,7 +40,7 @@ func shortKey(id string) string {
 // stored is the session as it must outlive the daemon.
 func (x *Session) stored() store.Session {
 	def := x.srv.def.Load()
-	set := sessionSetup{Process: def.Process(), Own: x.own, Alone: x.alone, Bridge: x.bridged}
+	set := sessionSetup{Process: def.Process(), Own: x.own, Alone: x.alone, Bridge: x.bridged, Home: x.home}
 	if l := x.slot.usable(); l != nil && def.HTTP != nil && !x.bridged && !x.srv.sse.Load() {
 		set.Upstream = upstreamState{Session: l.link.Info().Session, Version: l.version()}
 	}
@@ -97,6 +98,7 @@ func (s *Server) revive(st store.Session, now time.Time) bool {
 	x := s.sessionOf(st.ID, st.Initial, m, c)
 	x.Version, x.first, x.own, x.alone, x.bridged = st.Version, st.Answer, set.Own, set.Alone, set.Bridge
 	x.ready, x.used, x.created, x.upstream = true, now, st.Created, set.Upstream
+	x.home = set.Home
 	if set.Level < len(levels) {
 		x.level = set.Level
 	}

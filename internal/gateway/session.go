@@ -36,6 +36,7 @@ type Session struct {
 	params  []byte // its raw params
 	caps    clientCaps
 	slot    *slot
+	home    home // the process that it began with
 	own     bool // the slot belongs to this session alone (exclusive lane)
 	alone   bool // the slot ends with this session
 	bridged bool // the backend is modern (cell L-M)

@@ -320,3 +320,61 @@ func TestLateAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestNoFalseProof: that a request is in no journal proves nothing when it may have gone to another process, or came since.
+func TestNoFalseProof(t *testing.T) {
+	ask := func(t *testing.T, x *Session, id string, want float64) {
+		t.Helper()
+		if answer, _ := reply(t, rejoinRaw(t, x, id, 0)); member(t, answer, "error", "code") != want {
+			t.Errorf("%s got %s, want %.0f", id, answer, want)
+		}
+	}
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			got := make(chan Outbound, 1)
+			mc := newMachine(t, kind.edit, toolCalls(got))
+			x := initialize(t, mc.s, "2025-11-25", "{}")
+			mc.crash()
+			y := mc.again(x)
+			ask(t, y, "1", codeNotSent)
+			r := send(t, y, callBody("2"))
+			m := <-got
+			mc.k.newest().result(m, scan(t, m.Body), `{}`)
+			reply(t, r)
+			r.Delivered() // to a connection that was dead
+			ask(t, y, "2", codeSentUnknown)
+			mc.k.newest().die(Exit{Reason: Exited, Code: 1})
+			r = send(t, y, callBody("3")) // starts another process
+			m = <-got
+			mc.k.newest().result(m, scan(t, m.Body), `{}`)
+			reply(t, r)
+			mc.crash()
+			z := mc.again(x)
+			ask(t, z, "4", codeSentUnknown) // it may have gone to the first process
+			mc.kill()
+			mc.perish()
+			mc.start()
+			ask(t, mc.again(x), "5", codeSentUnknown)
+		})
+	}
+}
+
+// TestForgottenReplay: a call of an earlier daemon whose answer was not fetched in time did not remain unsent.
+func TestForgottenReplay(t *testing.T) {
+	mc := newMachine(t, busy, func(c *child, m Outbound, msg rpc.Message) {
+		if m.Kind == rpc.Request {
+			c.result(m, msg, `{}`)
+		}
+	})
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	send(t, x, callBody("7"))
+	eventually(t, "it is answered", func() bool { return inFlight(mc.s) == 0 })
+	mc.crash()
+	y := mc.again(x)
+	resume(t, y, "7", 7).Stop()
+	y.sweepStreams(time.Now().Add(replayFor + time.Minute))
+	if answer, _ := reply(t, resume(t, y, "7", 7)); member(t, answer, "error", "code") != float64(codeAnsweredLost) {
+		t.Errorf("the late resume got %s", answer)
+	}
+	mc.k.empty()
+}
