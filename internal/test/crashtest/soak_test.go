@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,8 +31,8 @@ const (
 
 // soakClient is one client of the soak: how it calls, and where.
 type soakClient struct {
-	name, server string
-	call         func(ctx context.Context, id, key, arguments string) (rig.Outcome, error)
+	name, kind, server string
+	call               func(ctx context.Context, id, arguments string) (rig.Outcome, error)
 }
 
 // soakServers are four: two with a process for each session, two with one for all; one of each speaks both eras.
@@ -52,14 +53,14 @@ func workCall(id, arguments, meta string) string {
 
 func legacyClient(t *testing.T, g *rig.Gateway, server string) soakClient {
 	c := rig.Open(t, g.URL(server), "2025-11-25", `{}`)
-	return soakClient{server: server, call: func(ctx context.Context, id, _, arguments string) (rig.Outcome, error) {
+	return soakClient{kind: "legacy", server: server, call: func(ctx context.Context, id, arguments string) (rig.Outcome, error) {
 		return c.Persist(ctx, id, workCall(id, arguments, ""))
 	}}
 }
 
 func modernClient(t *testing.T, g *rig.Gateway, server string) soakClient {
 	c := rig.NewClient(t, g.URL(server))
-	return soakClient{server: server, call: func(ctx context.Context, id, _, arguments string) (rig.Outcome, error) {
+	return soakClient{kind: "modern", server: server, call: func(ctx context.Context, id, arguments string) (rig.Outcome, error) {
 		return c.Persist(ctx, id, workCall(id, arguments, `,"_meta":{`+rig.Envelope(`{}`)+`}`))
 	}}
 }
@@ -67,7 +68,7 @@ func modernClient(t *testing.T, g *rig.Gateway, server string) soakClient {
 func connectClient(_ *testing.T, g *rig.Gateway, server string) soakClient {
 	b := g.Connect(server)
 	b.Initialize(`{}`)
-	return soakClient{server: server, call: func(ctx context.Context, id, _, arguments string) (rig.Outcome, error) {
+	return soakClient{kind: "connect", server: server, call: func(ctx context.Context, id, arguments string) (rig.Outcome, error) {
 		return b.Call(ctx, id, workCall(id, arguments, ""))
 	}}
 }
@@ -98,7 +99,7 @@ func soakClients(t *testing.T, g *rig.Gateway) []soakClient {
 		{"global-dual", modernClient},
 	} {
 		c := s.make(t, g, s.server)
-		c.name = fmt.Sprintf("client %d on %s", i, s.server)
+		c.name = fmt.Sprintf("%s client %d on %s", c.kind, i, s.server)
 		all = append(all, c)
 	}
 	return all
@@ -117,7 +118,7 @@ func hammer(until context.Context, clients []soakClient, l *ledger, random *rand
 					id := strconv.Itoa(w*1_000_000 + n + 1)
 					arguments := fmt.Sprintf(`{"key":%q,"wait_ms":%d}`, key, own.Int64N(callWork.Milliseconds()))
 					ctx, stop := context.WithTimeout(context.WithoutCancel(until), callWithin)
-					o, err := c.call(ctx, id, key, arguments)
+					o, err := c.call(ctx, id, arguments)
 					stop()
 					l.note(c.name, key, o, err)
 					if err != nil {
@@ -148,7 +149,7 @@ func TestSoak(t *testing.T) {
 	l := &ledger{}
 	for i, c := range clients { // every child runs
 		key := fmt.Sprintf("c%d-first", i)
-		o, err := c.call(t.Context(), "999999999", key, fmt.Sprintf(`{"key":%q}`, key))
+		o, err := c.call(t.Context(), "999999999", fmt.Sprintf(`{"key":%q}`, key))
 		l.note(c.name, key, o, err)
 	}
 	before, shaken := children(t, g), readRecords(t, files...).handshakes
@@ -179,14 +180,21 @@ func TestSoak(t *testing.T) {
 
 	r := readRecords(t, files...)
 	classes := l.check(t, r)
-	resumed := 0
+	resumed, kinds := 0, map[string]int{}
 	for _, e := range l.entries {
+		kind, _, _ := strings.Cut(e.client, " ")
+		kinds[kind+" "+e.class]++
 		if e.resumes > 0 {
 			resumed++
 		}
 	}
 	t.Logf("%d kills in %s (%d before the daemon listened), %d calls (%.0f/s), %d of them resumed: %s",
-		kills, took.Round(time.Millisecond), early, len(l.entries), float64(len(l.entries))/took.Seconds(), resumed, summary(classes))
+		kills, took.Round(time.Millisecond), early, len(l.entries), float64(len(l.entries))/took.Seconds(), resumed, summary(kinds))
+	for what, n := range kinds {
+		if strings.HasPrefix(what, "connect ") && what != "connect answer" {
+			t.Errorf("%s: %d times; a client of mcpx connect sees nothing but slower answers", what, n)
+		}
+	}
 	if classes["answer"] < len(clients) {
 		t.Errorf("hardly anything was answered")
 	}
