@@ -32,43 +32,20 @@ type Executable struct {
 	Content string `json:"sha256,omitempty"` // hex; "" for a file over 64 MiB or one that may be run but not read
 }
 
-// Now compares a program that runs with the file that has its path at this moment.
-type Now string
-
-// The answers of Look.
-const (
-	Same    Now = "same"    // the same bytes, whatever happened to name, owner and times
-	Changed Now = "changed" // other bytes
-	Missing Now = "missing" // no file there, or none that we may look at
-)
-
 // Examine describes the file at path.
 func Examine(path string) (Executable, error) { return examine(path, Executable{}) }
 
-// Look compares e with the file that has its path now, and returns what is there. The bytes are read only when the
-// file system shows a difference, so looking again and again costs three system calls each time. Nothing is known to have
-// changed of the zero Executable.
-func (e Executable) Look() (Now, Executable) {
-	if e == (Executable{}) {
-		return Same, e
-	}
-	now, err := examine(e.Path, e)
+// SameAs reports whether both have the same bytes, whatever happened to name, owner and times. Files whose bytes were not
+// read are the same when the file system shows no other content and mode.
+func (e Executable) SameAs(other Executable) bool {
 	switch {
-	case err != nil:
-		return Missing, Executable{}
-	case now.sameFile(e):
-		return Same, now
-	case now.Size != e.Size:
-		return Changed, now
-	case now.Content != "" && e.Content != "":
-		if now.Content == e.Content {
-			return Same, now
-		}
-		return Changed, now
-	case now.Device == e.Device && now.Inode == e.Inode && now.Mtime == e.Mtime && now.Mode == e.Mode:
-		return Same, now // too large to read: only the inode's own time differs, as after a link to it
+	case e.sameFile(other):
+		return true
+	case e.Content != "" && other.Content != "":
+		return e.Content == other.Content
 	}
-	return Changed, now
+	e.Ctime = other.Ctime // this alone differs after a link to the file
+	return e.sameFile(other)
 }
 
 // Recall is Examine for a file that was examined before: its bytes are not read again while the file system shows no
@@ -77,7 +54,7 @@ func (e Executable) Recall() (Executable, error) { return examine(e.Path, e) }
 
 // examine describes the file at path; what known says of its bytes is taken over when it is the same file.
 func examine(path string, known Executable) (Executable, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe in its place must not block
 	if errors.Is(err, fs.ErrPermission) {
 		return examineUnread(path) // a program may be executable and not readable
 	}

@@ -2,10 +2,7 @@
 
 package shim
 
-import (
-	"mcpx/internal/gateway"
-	"mcpx/internal/process"
-)
+import "mcpx/internal/gateway"
 
 var (
 	_ gateway.Program = (*link)(nil)
@@ -13,18 +10,7 @@ var (
 )
 
 // File compares the program of the child with the file that is there now. See gateway.Program.
-func (l *link) File() gateway.FileState { return fileState(l.program) }
+func (l *link) File() gateway.FileState { return l.backend.files.compare(l.program) }
 
 // File compares the program of the child with the file that is there now. See gateway.Program.
-func (d *direct) File() gateway.FileState { return fileState(d.program) }
-
-func fileState(e process.Executable) gateway.FileState {
-	now, _ := e.Look()
-	switch now {
-	case process.Changed:
-		return gateway.FileChanged
-	case process.Missing:
-		return gateway.FileMissing
-	}
-	return gateway.FileSame
-}
+func (d *direct) File() gateway.FileState { return d.backend.files.compare(d.program) }

@@ -26,7 +26,7 @@ func (b *Backend) Survivors(ctx context.Context) ([]gateway.Survivor, []gateway.
 	for i, l := range alive {
 		work.Go(func() error {
 			survivors[i] = l.survivor()
-			survivors[i].Executable = fileState(l.record.Executable)
+			survivors[i].Executable = b.files.compare(l.record.Executable)
 			return nil
 		})
 	}
