@@ -14,6 +14,8 @@ const (
 	maxKept = 16 << 20
 	// maxRequest bounds a handshake whose own bytes are kept; they are a few hundred.
 	maxRequest = 64 << 10
+	// maxSpares bounds the entries that wait to be used again: as many as a busy lane has open at a time.
+	maxSpares = 64
 	// maxMethod bounds what is kept of a method's name. It is for people and for the daemon's tables, all far shorter.
 	maxMethod = 256
 )
@@ -56,6 +58,8 @@ type journal struct {
 	ring   ring // what belongs to no request
 	clock  uint64
 
+	spare    *entry // entries to use again, linked by next
+	spares   int
 	finished finished
 	blind    time.Duration // until then absence proves nothing
 
@@ -100,14 +104,21 @@ func (e *entry) id() string     { return e.text[:e.idEnd] }
 func (e *entry) method() string { return e.text[e.idEnd:e.tagAt] }
 func (e *entry) tag() string    { return e.text[e.tagAt:] }
 
-// newEntry copies what is kept of a request.
-func newEntry(id, method, tag []byte, at time.Duration) *entry {
+// entry copies what is kept of a request.
+func (j *journal) entry(id, method, tag []byte, at time.Duration) *entry {
 	var text strings.Builder
 	text.Grow(len(id) + len(method) + len(tag))
 	text.Write(id)
 	text.Write(method)
 	text.Write(tag)
-	e := &entry{text: text.String(), idEnd: len(id), tagAt: len(id) + len(method), at: at}
+	e := j.spare
+	if e == nil {
+		e = new(entry)
+	} else {
+		j.spare = e.next
+		j.spares--
+	}
+	*e = entry{text: text.String(), idEnd: len(id), tagAt: len(id) + len(method), at: at}
 	if e.key = e.id(); !plainID(id) {
 		e.key = idKey(id)
 	}
@@ -120,7 +131,7 @@ func (j *journal) ask(now time.Duration, n uint64, id, method, tag, line []byte)
 		j.finishOldest(now)
 	}
 	name := methodName(method)
-	e := newEntry(id, name, tag, now)
+	e := j.entry(id, name, tag, now)
 	e.number = n
 	j.asked.add(e)
 	j.open.add(e)
@@ -259,7 +270,7 @@ func (j *journal) question(now time.Duration, id, method, line []byte, given boo
 	if j.asking.len >= j.entries {
 		j.refuseEntry(j.asking.first)
 	}
-	e := newEntry(id, methodName(method), nil, now)
+	e := j.entry(id, methodName(method), nil, now)
 	e.question = true
 	j.asking.add(e)
 	j.wanted.add(e)
@@ -279,6 +290,11 @@ func (j *journal) finish(now time.Duration, e *entry) {
 	j.remove(e)
 	if !j.finished.add(now, e, j.entries) {
 		j.unseen(now)
+	}
+	if j.spares < maxSpares {
+		*e = entry{next: j.spare}
+		j.spare = e
+		j.spares++
 	}
 }
 
