@@ -126,7 +126,14 @@ func (e *Env) untilStopped(ctx context.Context, d *daemon.Daemon, children bool)
 	signal.Reset(os.Interrupt, syscall.SIGTERM) // a second signal ends the process at once
 	stop, done := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer done()
-	return d.Stop(stop, children)
+	err := d.Stop(stop, children)
+	select {
+	case next := <-d.HandedOver(): // just now: who takes its place is meant, too
+		former.add(ctx, d)
+		return errors.Join(err, next.Stop(stop, children))
+	default:
+		return err
+	}
 }
 
 // formers are daemons of this process that let go and still have connections.

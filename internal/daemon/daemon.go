@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpx/internal/api"
@@ -74,7 +73,10 @@ type Daemon struct {
 	unix     net.Listener
 	serving  bool // start succeeded: the socket in the file system is ours
 
-	handing   atomic.Bool // a hand-over runs, or has been
+	hand      sync.Mutex      // held while a hand-over runs, and for good when this daemon let go
+	letgo     bool            // guarded by hand
+	ending    context.Context // done when Stop was called: a hand-over that only prepares is given up
+	end       context.CancelFunc
 	succeeded chan Succession
 
 	asked chan bool // a caller of the API wants the end; the value says whether children end too
@@ -87,7 +89,8 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	d := &Daemon{cfg: c, log: telemetry.For(c.Log, "daemon"), asked: make(chan bool, 1), succeeded: make(chan Succession, 1)}
+	ending, end := context.WithCancel(context.WithoutCancel(ctx))
+	d := &Daemon{ending: ending, end: end, cfg: c, log: telemetry.For(c.Log, "daemon"), asked: make(chan bool, 1), succeeded: make(chan Succession, 1)}
 	if err := d.start(ctx); err != nil {
 		// The start failed, whatever ended ctx: what was opened is closed in any case.
 		return nil, errors.Join(err, d.release(context.WithoutCancel(ctx), true))
@@ -318,8 +321,15 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 }
 
 // Stop ends the daemon in order: nothing new gets in, calls get their answers, children are left to their supervisors
-// or, with children, ended; then the database closes and the lock is free. Safe to call twice.
+// or, with children, ended; then the database closes and the lock is free. Safe to call twice. A daemon that lets go at
+// this moment is not stopped: HandedOver has a value then.
 func (d *Daemon) Stop(ctx context.Context, children bool) error {
+	d.end()
+	d.hand.Lock()
+	defer d.hand.Unlock()
+	if d.letgo {
+		return nil // nothing is left of it; HandedOver says who serves
+	}
 	d.stop.Do(func() {
 		d.err = d.release(ctx, children)
 		d.log.LogAttrs(ctx, slog.LevelInfo, "daemon stopped", slog.Int(key.Pid, d.about.Pid))

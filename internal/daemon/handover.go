@@ -69,6 +69,18 @@ type Succession struct {
 	Err    error      // nobody serves: the new one failed, and so did the attempt to go on here
 }
 
+// Stop ends the daemon that serves now.
+func (s Succession) Stop(ctx context.Context, children bool) error {
+	switch {
+	case s.Err != nil:
+		return s.Err
+	case s.Daemon != nil:
+		return s.Daemon.Stop(ctx, children)
+	}
+	_, err := api.NewClient(s.By.Socket).DaemonStop(ctx, api.StopDaemon{Children: children})
+	return err
+}
+
 // HandedOver gives a value when this daemon has let go. Linger must be called then.
 func (d *Daemon) HandedOver() <-chan Succession { return d.succeeded }
 
@@ -79,15 +91,23 @@ func (d *Daemon) Restart(ctx context.Context, in api.RestartDaemon) (api.Restart
 		return api.Restarted{}, fault.New(fault.Conflict, "daemon-foreground").
 			Saying("the daemon is `mcpx up` (pid %d), which runs in a terminal", d.about.Pid).Hinting("end it there with Ctrl-C, then run it again")
 	}
-	if !d.handing.CompareAndSwap(false, true) {
+	if !d.hand.TryLock() {
 		return api.Restarted{}, fault.New(fault.Conflict, "restart-running").Saying("the daemon is being restarted").
 			Hinting("wait until that has ended").Retrying(fault.AfterWait)
 	}
-	next, err := d.prepareNext(ctx, in)
+	defer d.hand.Unlock()
+	if d.letgo {
+		return api.Restarted{}, fault.New(fault.Conflict, "restart-running").Saying("another process has taken the place of this daemon already").
+			Hinting("repeat the command").Retrying(fault.AfterWait)
+	}
+	prepare, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ending, cancel)()
+	next, err := d.prepareNext(prepare, in)
 	if err != nil {
-		d.handing.Store(false)
 		return api.Restarted{}, err
 	}
+	d.letgo = true
 	// From here on the caller may leave: half of a hand-over would be worse than any outcome.
 	by, err := d.letGo(context.WithoutCancel(ctx), next)
 	return api.Restarted{Daemon: by, OldPid: d.about.Pid, OldVersion: d.cfg.Version}, err
@@ -145,7 +165,7 @@ func (d *Daemon) prepareNext(ctx context.Context, in api.RestartDaemon) (*succes
 		return nil, err
 	}
 	next.reports = bufio.NewReaderSize(next.Reports, maxReport)
-	if _, err := next.await(statePrepared, prepareWithin); err != nil {
+	if _, err := next.await(ctx, statePrepared, prepareWithin); err != nil {
 		next.end()
 		next.closeFiles()
 		return nil, failedNext(err, d.about.Pid)
@@ -196,12 +216,15 @@ func (d *Daemon) probe(ctx context.Context, exe string, environ []string) error 
 }
 
 // await reads the next report, which must say state.
-func (s *successor) await(state string, within time.Duration) (report, error) {
+func (s *successor) await(ctx context.Context, state string, within time.Duration) (report, error) {
 	if err := s.Reports.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return report{}, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = s.Reports.SetReadDeadline(time.Now()) })()
 	line, err := s.reports.ReadSlice('\n')
 	switch {
+	case ctx.Err() != nil:
+		return report{}, fault.New(fault.Canceled, "canceled").Saying("canceled before the new daemon was ready").Because(context.Cause(ctx))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return report{}, fault.New(fault.Unavailable, "start-failed").Saying("it said nothing for %s", within)
 	case err != nil:
@@ -227,7 +250,7 @@ func (d *Daemon) letGo(ctx context.Context, next *successor) (api.Daemon, error)
 	if err := d.freeze(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelWarn, "not everything was let go in order", slog.Any(key.Cause, err))
 	}
-	by, err := next.takes()
+	by, err := next.takes(ctx)
 	if err == nil {
 		next.Release()
 		d.log.LogAttrs(ctx, slog.LevelInfo, "handed over", slog.Int(key.Pid, by.Pid), slog.String(key.Version, by.Version), slog.Duration(key.Took, d.cfg.Now().Sub(began)))
@@ -248,7 +271,7 @@ func (d *Daemon) letGo(ctx context.Context, next *successor) (api.Daemon, error)
 }
 
 // takes gives the next daemon its turn and waits until it serves.
-func (s *successor) takes() (api.Daemon, error) {
+func (s *successor) takes(ctx context.Context) (api.Daemon, error) {
 	data, err := json.Marshal(order{Go: true})
 	if err != nil {
 		return api.Daemon{}, err
@@ -256,7 +279,7 @@ func (s *successor) takes() (api.Daemon, error) {
 	if _, err := s.Orders.Write(append(data, '\n')); err != nil {
 		return api.Daemon{}, fault.New(fault.Unavailable, "start-failed").Saying("it ended before it was its turn").Because(err)
 	}
-	r, err := s.await(stateServing, serveWithin)
+	r, err := s.await(ctx, stateServing, serveWithin)
 	if err == nil && r.Daemon == nil {
 		err = fault.New(fault.Internal, "start-failed").Saying("it does not say who it is")
 	}

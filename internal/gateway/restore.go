@@ -200,6 +200,11 @@ func (a *adoption) run() {
 	}
 	if err != nil {
 		a.failed(err)
+		if errors.Is(err, errMoving) {
+			a.decided()
+			a.slot.land(a.flight)
+			return
+		}
 		s.g.log.LogAttrs(ctxNone, slog.LevelWarn, "child of an earlier daemon not adopted", append(attrs, slog.String(key.Cause, err.Error()))...)
 		a.decided()
 		a.slot.land(a.flight)
@@ -227,12 +232,12 @@ func (a *adoption) decided() {
 func (a *adoption) failed(err error) {
 	s := a.slot.srv
 	switch {
+	case s.moving.Load(): // it is the next daemon's
 	case a.lane != nil:
 		laneSink{a.lane}.Closed(Exit{Reason: SupervisorLost, Text: "the supervisor did not answer any more"})
-	case errors.Is(err, errMoving):
 	case errors.Is(err, errUnfinished) || errors.Is(err, errUnwanted):
 		a.keeper.End(a.one.ID, err.Error())
-	case s.g.ctx.Err() != nil || s.moving.Load():
+	case s.g.ctx.Err() != nil:
 	default:
 		s.mu.Lock()
 		if s.wedged == nil {
