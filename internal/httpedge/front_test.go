@@ -278,7 +278,7 @@ func TestFrontCursor(t *testing.T) {
 			name, value, _ := strings.Cut(h, ": ")
 			req.Header.Set(name, value)
 		}
-		res, err := http.DefaultClient.Do(req)
+		res, err := http.DefaultClient.Do(req) //nolint:bodyclose // end closes it
 		if err != nil || res.StatusCode != 200 {
 			t.Fatalf("%s: %v %v", method, res, err)
 		}

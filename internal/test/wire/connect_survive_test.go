@@ -307,3 +307,25 @@ func TestConnectBatch(t *testing.T) {
 		}
 	}
 }
+
+// TestConnectCancelAfterKill: a cancellation reaches a call that an earlier daemon sent, and the client gets no answer to
+// what it cancelled.
+func TestConnectCancelAfterKill(t *testing.T) {
+	g := rig.Start(t)
+	k := &kept{g: g, name: "cancel", record: filepath.Join(g.Home, "cancel.record")}
+	g.Add("cancel", rig.Fixture(t, fakemcp.Options{Record: k.record}))
+	b := bridged{g.Connect("cancel"), t}
+	b.Initialize(`{}`)
+	b.call("1", tool("1", "pid", `{}`))
+	if err := b.Send(tool("2", "hang", `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	rig.Until(t, slack, "the child has the call", func() bool { return k.count(t, `"name":"hang"`) == 1 })
+	g.Kill()
+	g.Serve()
+	if err := b.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`); err != nil {
+		t.Fatal(err)
+	}
+	rig.Until(t, 5*time.Second, "the child was told", func() bool { return k.count(t, "notifications/cancelled") == 1 })
+	b.call("3", tool("3", "pid", `{}`)) // an answer to 2 would be odd, which Connect reports
+}
