@@ -167,20 +167,6 @@ func (s *Server) modernCall(st *Stream, l *lane, m *modernCall, kind idKind) *ca
 	return c
 }
 
-// modernTag is what a later daemon needs to know of the call beside the id that the server sees.
-func modernTag(c *call) []byte {
-	if c.token == nil && len(c.id) <= maxOrig && c.upID[0] == '"' {
-		return modernTagPlain
-	}
-	tag := []byte{tagModern}
-	if len(c.id) > maxOrig || c.upID[0] != '"' {
-		tag = tagSection(tag, tagID, c.id)
-	}
-	return tagTokens(tag, c)
-}
-
-var modernTagPlain = []byte{tagModern}
-
 // answered passes the end of a native call to the client.
 func (m *modernCall) answered(c *call, a answer) {
 	if a.own != nil {

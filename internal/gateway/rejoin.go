@@ -120,38 +120,6 @@ func (a *adoption) modern(c *call, k KeptCall, t keptTag) bool {
 	return k.State != CallLost
 }
 
-// parkedTag is what the journal keeps of a modern client's call on a legacy server.
-type parkedTag struct {
-	Key       string          `json:"k"` // of the sealed state
-	Principal string          `json:"p"`
-	Digest    string          `json:"d"`
-	Caps      json.RawMessage `json:"c,omitempty"` // what the client can be asked
-	Level     int             `json:"l"`
-	URI       json.RawMessage `json:"u,omitempty"` // params.uri, for the error of a missing resource
-}
-
-// bridgeTag is modernTag for a call on a legacy server.
-func bridgeTag(b *bridged, c *call) []byte {
-	caps, err := json.Marshal(b.caps)
-	if err != nil {
-		panic("gateway: capabilities do not encode: " + err.Error())
-	}
-	p := parkedTag{Key: b.key, Principal: b.m.req.Caller.Principal, Digest: b.digest, Caps: caps, Level: b.level}
-	const maxURI = 128
-	if uri := b.m.req.Msg.URI.Of(b.m.req.Body); uri != nil && len(uri) <= maxURI {
-		p.URI = uri
-	}
-	raw, err := json.Marshal(p)
-	if err != nil {
-		panic("gateway: a tag does not encode: " + err.Error())
-	}
-	tag := tagSection([]byte{tagBridge}, tagParked, raw)
-	if len(c.id) > maxOrig || c.upID[0] != '"' {
-		tag = tagSection(tag, tagID, c.id)
-	}
-	return tagTokens(tag, c)
-}
-
 // requestOf is as much of the client's request as its answer needs.
 func requestOf(c *call, p parkedTag) ModernRequest {
 	params := []byte("{}")
@@ -181,35 +149,6 @@ func (a *adoption) bridged(m *modernCall, p parkedTag, parked bool) {
 		}
 		a.lane.askers[askKey] = m
 	}
-}
-
-// parkedState is what a parked call leaves with the lane.
-type parkedState struct {
-	Asked int               `json:"asked"`
-	Keys  map[string]string `json:"keys,omitempty"` // of its open questions: r-key by the key of the server's id
-}
-
-// parkedOn gives the parked calls of a lane.
-func (s *Server) parkedOn(l *lane) map[string]parkedState {
-	s.parkMu.Lock()
-	defer s.parkMu.Unlock()
-	var all map[string]parkedState
-	for key, b := range s.parked {
-		b.mu.Lock()
-		if b.m != nil && b.m.lane == l && b.stream == nil {
-			st := parkedState{Asked: b.asked, Keys: map[string]string{}}
-			for _, q := range b.asks {
-				askKey, _ := rpc.IDKey(q.ask.upID)
-				st.Keys[askKey] = q.key
-			}
-			if all == nil {
-				all = map[string]parkedState{}
-			}
-			all[key] = st
-		}
-		b.mu.Unlock()
-	}
-	return all
 }
 
 // graceOver cancels what nobody joined in time.

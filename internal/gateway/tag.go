@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 )
 
 // A tag travels with a request into the journal of its supervisor and tells a later daemon whose call it is
@@ -97,5 +98,84 @@ func readTag(tag, id []byte) (keptTag, bool) {
 			t.parked = data
 		}
 	}
+	if t.token == nil {
+		t.upToken = nil // nobody asked for progress
+	}
 	return t, !bytes.HasPrefix(t.id, []byte(`"sha256:`)) || !ours
+}
+
+// tagOf is what a later daemon needs to know of the call beside the id that the server sees. For most calls that is the
+// session alone.
+func (x *Session) tagOf(c *call) []byte {
+	hidden := string(c.upID) != string(c.id) && (len(c.id) > maxOrig || c.upID[0] != '"') // the server's id does not hold the client's
+	switch {
+	case hidden:
+	case c.token == nil:
+		return x.tag
+	case string(c.token) == string(c.id) && string(c.upRaw) == string(c.upID) && string(c.upID) == string(c.id):
+		return x.tagSame
+	}
+	tag := append(make([]byte, 0, len(x.tag)+9+len(c.id)+len(c.token)+len(c.upRaw)), x.tag...)
+	if hidden {
+		tag = tagSection(tag, tagID, c.id)
+	}
+	return tagTokens(tag, c)
+}
+
+// tagTokens adds the progress token of a call.
+func tagTokens(tag []byte, c *call) []byte {
+	if c.token == nil {
+		return tag
+	}
+	tag = tagSection(tag, tagToken, c.token)
+	if string(c.upRaw) != string(c.token) {
+		tag = tagSection(tag, tagUpstream, c.upRaw)
+	}
+	return tag
+}
+
+// modernTag is what a later daemon needs to know of the call beside the id that the server sees.
+func modernTag(c *call) []byte {
+	if c.token == nil && len(c.id) <= maxOrig && c.upID[0] == '"' {
+		return modernTagPlain
+	}
+	tag := []byte{tagModern}
+	if len(c.id) > maxOrig || c.upID[0] != '"' {
+		tag = tagSection(tag, tagID, c.id)
+	}
+	return tagTokens(tag, c)
+}
+
+var modernTagPlain = []byte{tagModern}
+
+// parkedTag is what the journal keeps of a modern client's call on a legacy server.
+type parkedTag struct {
+	Key       string          `json:"k"` // of the sealed state
+	Principal string          `json:"p"`
+	Digest    string          `json:"d"`
+	Caps      json.RawMessage `json:"c,omitempty"` // what the client can be asked
+	Level     int             `json:"l"`
+	URI       json.RawMessage `json:"u,omitempty"` // params.uri, for the error of a missing resource
+}
+
+// bridgeTag is modernTag for a call on a legacy server.
+func bridgeTag(b *bridged, c *call) []byte {
+	caps, err := json.Marshal(b.caps)
+	if err != nil {
+		panic("gateway: capabilities do not encode: " + err.Error())
+	}
+	p := parkedTag{Key: b.key, Principal: b.m.req.Caller.Principal, Digest: b.digest, Caps: caps, Level: b.level}
+	const maxURI = 128
+	if uri := b.m.req.Msg.URI.Of(b.m.req.Body); uri != nil && len(uri) <= maxURI {
+		p.URI = uri
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		panic("gateway: a tag does not encode: " + err.Error())
+	}
+	tag := tagSection([]byte{tagBridge}, tagParked, raw)
+	if len(c.id) > maxOrig || c.upID[0] != '"' {
+		tag = tagSection(tag, tagID, c.id)
+	}
+	return tagTokens(tag, c)
 }
