@@ -114,3 +114,18 @@ func Memory(pid int) (anonymous, proportional int64) {
 	}
 	return anonymous, proportional
 }
+
+// Written is how many bytes a process has written since it began.
+func Written(pid int) int64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return -1
+	}
+	var n int64
+	for line := range strings.SplitSeq(string(raw), "\n") {
+		if _, err := fmt.Sscanf(line, "wchar: %d", &n); err == nil {
+			return n
+		}
+	}
+	return -1
+}

@@ -32,3 +32,6 @@ func Look(int) Process { return Process{} }
 
 // Memory is unknown outside Linux.
 func Memory(int) (anonymous, proportional int64) { return -1, -1 }
+
+// Written is unknown outside Linux.
+func Written(int) int64 { return -1 }

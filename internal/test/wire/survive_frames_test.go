@@ -120,6 +120,7 @@ func TestS5AnswerHalfRead(t *testing.T) {
 			k := keep(t, g, "answer", fakemcp.Options{})
 			end := k.begun(t, "5", "big", work("5", "big", `"wait_ms":300`, fmt.Sprintf(`"pad":%d`, x.pad)))
 			rig.Pause(t, g.PID())
+			rig.Until(t, persistWithin, "the child has written its answer", func() bool { return rig.Written(k.child) > int64(x.pad) })
 			time.Sleep(stuckAfter)
 			g.Kill()
 			g.Serve()
