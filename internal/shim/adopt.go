@@ -96,7 +96,7 @@ func (b *Backend) reach(ctx context.Context, dir bundle, r record) (*net.UnixCon
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	g, err := readGreeting(fr)
-	if !stop() && err == nil {
+	if !stop() {
 		err = context.Cause(ctx)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -436,4 +437,75 @@ func TestS19SlowDaemon(t *testing.T) {
 			t.Fatalf("message %d is %s", i, s.inbound[i])
 		}
 	}
+}
+
+// TestS11ExitWhileUnattached: the child ended with an answer that nobody had; the next daemon gets both.
+func TestS11ExitWhileUnattached(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, s, id := h.start(t)
+	call(t, l, 1, "where", "")
+	s.answer(t, 1, nil)
+	call(t, l, 2, "complain", "last words")
+	path := filepath.Join(h.root, "go")
+	call(t, l, 3, "exit-after", path+" 3")
+	written(t, s, 3)
+	child, err := process.Identify(l.Info().Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.crash(t, l)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(patience); child.Alive(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("the child lives")
+		}
+	}
+	a, _, s := h.adopt(t, id)
+	var states []gateway.CallState
+	for _, c := range a.Calls {
+		states = append(states, c.State)
+	}
+	if diff := cmp.Diff([]gateway.CallState{gateway.CallAnswered, gateway.CallRunning, gateway.CallRunning}, states); diff != "" {
+		t.Error(diff)
+	}
+	e := s.closed(t)
+	if e.String() != "exited: code 3" || string(e.Tail) != "last words\n" {
+		t.Errorf("exit %+v", e)
+	}
+	s.answer(t, 1, nil)
+	h.nothingLeft(t)
+}
+
+// TestAdoptWedged: a supervisor that does not answer holds nobody up for longer than asked.
+func TestAdoptWedged(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, _, id := h.start(t)
+	who, err := process.Identify(l.Info().Supervisor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.crash(t, l)
+	if !process.Notify(who, syscall.SIGSTOP) {
+		t.Fatal("not stopped")
+	}
+	var begin time.Time
+	for ok := true; ok; ok = fault.KindOf(err) == fault.Busy { // it has not stopped yet, and not seen the crash
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		begin = time.Now()
+		err = h.Adopt(ctx, id, func(gateway.Adopted) (gateway.Sink, error) {
+			return nil, errors.New("it has not stopped yet")
+		})
+		cancel()
+	}
+	if took := time.Since(begin); fault.KindOf(err) != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) || took > 5*time.Second {
+		t.Errorf("%v after %v", err, took)
+	}
+	process.Notify(who, syscall.SIGCONT)
+	_, l, s := h.adopt(t, id)
+	call(t, l, 1, "where", "")
+	s.answer(t, 1, nil)
 }
