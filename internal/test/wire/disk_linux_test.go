@@ -86,7 +86,10 @@ func onDisk(t *testing.T) (g *rig.Gateway, state string) {
 		if !g.Ended() {
 			g.Wait()
 		}
-		_ = syscall.Unmount(state, 0) // the namespace ends in any case
+		rig.Survivors(g.Home) // it waits for supervisors that are just ending
+		if err := syscall.Unmount(state, 0); err != nil {
+			t.Error(err)
+		}
 	})
 	if err := syscall.Mount("none", state, "tmpfs", 0, diskBytes); err != nil {
 		t.Fatal(err)
@@ -99,10 +102,15 @@ func fullDisk(t *testing.T) {
 	g.Serve()
 	k := keep(t, g, "kept", fakemcp.Options{})
 	g.Add("fresh", rig.Fixture(t, fakemcp.Options{}))
+	g.Add("shared", rig.Fixture(t, fakemcp.Options{}))
+	g.Share("shared")
+	rig.Open(t, g.URL("shared"), "2025-11-25", "{}")
 
 	repair := fillDisk(t, state)
 	// What runs goes on.
 	k.unchanged(t, "2")
+	late := rig.Open(t, g.URL("shared"), "2025-11-25", "{}")
+	definite(t, late, tool("1", "pid", `{}`), slack, "answer")
 	// A start is refused with a reason and a next step.
 	if r := g.Run("server", "call", "fresh", "pid"); r.Code == 0 {
 		t.Error("a server was started")

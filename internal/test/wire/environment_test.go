@@ -88,7 +88,8 @@ func TestS18Bundles(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(elsewhere, "shim_theirs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(g.Home, "state"), 0o700); err != nil {
+	state := filepath.Join(g.Home, "state")
+	if err := errors.Join(os.Mkdir(state, 0o700), os.Chmod(state, 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	at := filepath.Join(g.Home, "state", "bundles")
@@ -96,6 +97,9 @@ func TestS18Bundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Serve()
+	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the state directory was open to all and has mode %v, %v", info.Mode(), err)
+	}
 	if !strings.Contains(g.Log(), at) {
 		t.Errorf("the log does not name %s:\n%s", at, g.Log())
 	}
