@@ -1,8 +1,13 @@
 package wire
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,7 +55,19 @@ func TestLongCallThroughRestarts(t *testing.T) {
 		r.pid = number(t, definite(t, r.client, workless(l, "1", "pid"), slack, "answer"))
 		calls = append(calls, r)
 	}
+	b := g.Connect("ll-global-supervised")
+	b.Initialize(`{}`)
 	start := time.Now()
+	bridged := make(chan error, 1)
+	go func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), takes+persistWithin)
+		defer stop()
+		o, err := b.Call(ctx, "7", workCall(7, "bridged", takes, false))
+		if err == nil {
+			err = trueAnswer(rig.Reply{Status: 200, Messages: [][]byte{o.Body}}, "bridged")
+		}
+		bridged <- err
+	}()
 	for _, r := range calls {
 		go func() {
 			ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), takes+persistWithin)
@@ -68,6 +85,12 @@ func TestLongCallThroughRestarts(t *testing.T) {
 	}
 	if time.Since(start) > takes {
 		t.Logf("the machine was so busy that the restarts took longer than the calls")
+	}
+	if err := <-bridged; err != nil {
+		t.Errorf("mcpx connect: %v", err)
+	}
+	if odd := b.Odd(); len(odd) > 0 {
+		t.Errorf("mcpx connect printed %q", odd)
 	}
 	for _, r := range calls {
 		err := <-r.end
@@ -129,6 +152,56 @@ func TestCommandThroughRestart(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s%s", name, r.Code, r.Stdout, r.Stderr)
 		}
 	}
+}
+
+// TestIdleConnectionIsServed: a request on a connection that was idle over a restart is answered, and the connection ends
+// with it. An abrupt end would fail a request that is just on its way.
+func TestIdleConnectionIsServed(t *testing.T) {
+	g := rig.Start(t)
+	k := keep(t, g, "s", fakemcp.Options{})
+	conn, err := net.Dial("tcp", g.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	ask := func(id int) *http.Response {
+		t.Helper()
+		body := tool(fmt.Sprint(id), "pid", `{}`)
+		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(conn, "POST /servers/s/mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", g.Addr, k.c.Session, len(body), body); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != 200 || number(t, lastMessage(raw)) != k.child {
+			t.Errorf("request %d: HTTP %d %s, %v", id, res.StatusCode, raw, err)
+		}
+		return res
+	}
+	if ask(10).Close {
+		t.Error("a connection ends without a restart")
+	}
+	g.Must("daemon", "restart")
+	if !ask(11).Close {
+		t.Error("the connection goes on with the old process")
+	}
+	if _, err := in.ReadByte(); err == nil {
+		t.Error("the connection is open still")
+	}
+}
+
+// lastMessage is the last message of a body, JSON or events.
+func lastMessage(body []byte) []byte {
+	if at := bytes.LastIndex(body, []byte("data: {")); at >= 0 {
+		body = body[at+len("data: "):]
+	}
+	return bytes.TrimSpace(body)
 }
 
 // TestRestartEndsStreams: the GET stream of a session ends, and opens again at the next daemon, with notifications.
