@@ -203,7 +203,7 @@ func adoptFault(r record, err error) error {
 	}
 	return fault.New(fault.Unavailable, "supervisor-unreachable").
 		Saying("the supervisor of a running server, process %d, does not let this daemon in", r.Supervisor.Pid).Because(err).
-		Hinting("`mcpx doctor` shows supervisors that do not answer").Retrying(fault.AfterWait)
+		Hinting("`mcpx ps` shows supervisors that do not answer").Retrying(fault.AfterWait)
 }
 
 // End begins the ladder of a survivor. See gateway.Keeper.

@@ -114,7 +114,7 @@ func (b *Backend) bundles() string { return filepath.Join(b.cfg.StateDir, "bundl
 
 // isUnwritable reports whether err says that the disk takes nothing, or not from us.
 func isUnwritable(err error) bool {
-	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.EIO} {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EFBIG, syscall.EACCES, syscall.EPERM, syscall.EIO} {
 		if errors.Is(err, cause) {
 			return true
 		}
