@@ -4,6 +4,7 @@ package shim
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 
 	"mcpx/internal/crash"
@@ -122,21 +123,15 @@ func (s *supervisor) mayAttachLocked(h hello) *refused {
 }
 
 func (a *attachment) greetLocked(g greeting) error {
-	documents := []struct {
-		kind  kind
-		value any
-	}{{kindWelcome, g.welcome}, {kindLost, g.lost}, {kindJournal, g.journal}}
-	for i, d := range documents {
-		b, err := json.Marshal(d.value)
-		if err != nil {
-			return err
-		}
-		a.frameLocked(d.kind, 0, b)
-		if i == 0 && !a.journals() {
-			break
-		}
-		if i == 0 && g.blob != nil {
+	if err := a.jsonLocked(kindWelcome, g.welcome); err != nil {
+		return err
+	}
+	if a.journals() {
+		if g.blob != nil {
 			a.frameLocked(kindBlob, 0, g.blob)
+		}
+		if err := errors.Join(a.jsonLocked(kindLost, g.lost), a.jsonLocked(kindJournal, g.journal)); err != nil {
+			return err
 		}
 	}
 	for _, line := range g.frames {
@@ -146,4 +141,13 @@ func (a *attachment) greetLocked(g greeting) error {
 	}
 	a.frameLocked(kindReady, 0, nil)
 	return a.flushLocked()
+}
+
+// jsonLocked appends one document to what goes out.
+func (a *attachment) jsonLocked(k kind, value any) error {
+	b, err := json.Marshal(value)
+	if err == nil {
+		a.frameLocked(k, 0, b)
+	}
+	return err
 }

@@ -84,6 +84,7 @@ func (s *supervisor) pumpInput(a *attachment) {
 			b.reset(f.body)
 			b.add(f, 0)
 			if !s.write(a, &b) {
+				s.countSuperseded(&b, r)
 				return
 			}
 			if len(f.body) >= bigMessage {
@@ -99,11 +100,23 @@ func (s *supervisor) pumpInput(a *attachment) {
 			continue // one write for all that came together
 		}
 		if !s.write(a, &b) {
+			s.countSuperseded(&b, r)
 			return
 		}
 		out = b.lines[:0]
 		b.reset(out)
 	}
+}
+
+// countSuperseded counts what was read of a holder after it had lost its place.
+func (s *supervisor) countSuperseded(b *batch, r *frameReader) {
+	n := uint64(len(b.messages))
+	for r.buffered() {
+		if f, err := r.next(); err == nil && f.kind == kindMsg {
+			n++
+		}
+	}
+	s.count.superseded.Add(n)
 }
 
 // write gives whole lines to the child and acknowledges them. False: the holder was superseded.

@@ -82,9 +82,10 @@ type refused struct {
 type counters struct {
 	DroppedFrames uint64 `json:"dropped_frames"` // output lines dropped while no daemon was attached
 	DroppedBytes  uint64 `json:"dropped_bytes"`
-	PartialIn     uint64 `json:"partial_in"` // messages cut off by the death of a daemon
-	Skipped       uint64 `json:"skipped"`    // stdout lines that were no messages
-	Overlong      uint64 `json:"overlong"`   // stdout lines over the limit
+	PartialIn     uint64 `json:"partial_in"`           // messages cut off by the death of a daemon
+	Superseded    uint64 `json:"superseded,omitempty"` // messages of a daemon that had lost its place
+	Skipped       uint64 `json:"skipped"`              // stdout lines that were no messages
+	Overlong      uint64 `json:"overlong"`             // stdout lines over the limit
 	StderrLost    uint64 `json:"stderr_lost_bytes"`
 	Refused       uint64 `json:"refused,omitempty"` // questions of the child that there was no room to keep
 }
@@ -93,7 +94,7 @@ type counters struct {
 func (c counters) since(before counters) counters {
 	return counters{
 		DroppedFrames: c.DroppedFrames - before.DroppedFrames, DroppedBytes: c.DroppedBytes - before.DroppedBytes,
-		PartialIn: c.PartialIn - before.PartialIn, Skipped: c.Skipped - before.Skipped, Overlong: c.Overlong - before.Overlong,
+		PartialIn: c.PartialIn - before.PartialIn, Superseded: c.Superseded - before.Superseded, Skipped: c.Skipped - before.Skipped, Overlong: c.Overlong - before.Overlong,
 		StderrLost: c.StderrLost - before.StderrLost, Refused: c.Refused - before.Refused,
 	}
 }

@@ -92,7 +92,7 @@ type supervisor struct {
 
 // tally counts losses; see counters.
 type tally struct {
-	partialIn, skipped, overlong, stderrLost atomic.Uint64
+	partialIn, superseded, skipped, overlong, stderrLost atomic.Uint64
 }
 
 func (s *supervisor) ready() ready {
@@ -470,7 +470,7 @@ func answersAt(path string) bool {
 func (s *supervisor) countersLocked() counters {
 	return counters{
 		DroppedFrames: s.journal.ring.droppedFrames, DroppedBytes: s.journal.ring.droppedBytes, Refused: s.journal.refused,
-		PartialIn: s.count.partialIn.Load(), Skipped: s.count.skipped.Load(),
+		PartialIn: s.count.partialIn.Load(), Superseded: s.count.superseded.Load(), Skipped: s.count.skipped.Load(),
 		Overlong: s.count.overlong.Load(), StderrLost: s.count.stderrLost.Load(),
 	}
 }
