@@ -7,20 +7,16 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"mcpx/internal/atomicfile"
 	"mcpx/internal/crash"
-	"mcpx/internal/era"
 	"mcpx/internal/fault"
 	"mcpx/internal/process"
-	"mcpx/internal/rpc"
 )
 
 const (
@@ -153,183 +149,6 @@ func (s *supervisor) spawnLocked() {
 	go s.sendStderr()
 }
 
-// messages is called by the stdout pump: to the daemon, or kept until one comes.
-func (s *supervisor) messages(lines [][]byte) {
-	s.mu.Lock()
-	a := s.holder.Load()
-	if a == nil || slices.ContainsFunc(lines, func(line []byte) bool { return len(line) >= bigMessage }) {
-		defer s.trimLater()
-	}
-	now := s.now()
-	s.held = s.held[:0]
-	for _, line := range lines {
-		s.held = append(s.held, s.journal.line(now, line, a != nil, a != nil && a.journals()))
-	}
-	refused := s.journal.takeRefusals()
-	s.room.Broadcast()
-	s.mu.Unlock()
-	crash.Point("supervisor.answer-journalled")
-	s.refuse(refused)
-	if a != nil {
-		s.pass(a, lines, s.held)
-		crash.Point("supervisor.answer-sent")
-	}
-}
-
-// pass sends lines to the holder. When it turns out to be gone, the next one gets those that the journal does not hold.
-func (s *supervisor) pass(a *attachment, lines [][]byte, held []bool) {
-	sent, err := a.messages(lines)
-	if err == nil {
-		return
-	}
-	s.leave(a)
-	var rest [][]byte
-	for i := sent; i < len(lines); i++ {
-		if !held[i] {
-			rest = append(rest, lines[i])
-		}
-	}
-	for len(rest) > 0 {
-		s.mu.Lock()
-		if a = s.holder.Load(); a == nil {
-			for _, line := range rest {
-				s.journal.keepLine(line)
-			}
-			rest = nil
-		}
-		s.mu.Unlock()
-		if a != nil {
-			sent, err := a.messages(rest)
-			if rest = rest[sent:]; err != nil {
-				s.leave(a)
-			}
-		}
-	}
-}
-
-// refuse answers questions of the child that nobody can answer. It waits for the child behind the pump's back: a child
-// that reads only after it has written would wait for us, and we for it.
-func (s *supervisor) refuse(ids [][]byte) {
-	if len(ids) == 0 {
-		return
-	}
-	var lines []byte
-	for _, id := range ids {
-		lines = append(append(lines, rpc.ErrorResponse(id, era.CodeInternal, "nobody is there to answer", nil)...), '\n')
-	}
-	go func() {
-		s.toChild.Lock()
-		defer s.toChild.Unlock()
-		s.mu.Lock()
-		l := s.life
-		s.mu.Unlock()
-		if l != nil && !l.ending() {
-			_, _ = l.child.Stdin.Write(lines) // a child that is gone asks nothing any more
-		}
-	}()
-}
-
-// skipped is called by the stdout pump. The first of them is told at once: it is what a person looks for.
-func (s *supervisor) skipped(line []byte) {
-	if s.count.skipped.Add(1) == 1 {
-		if a := s.holder.Load(); a != nil {
-			go s.ping(a)
-		}
-	}
-	s.takeStderr(skippedChunk(line))
-}
-
-// ping asks the daemon for a sign of life, and tells it the counters on the way.
-func (s *supervisor) ping(a *attachment) {
-	if !a.pinging.CompareAndSwap(false, true) {
-		return
-	}
-	defer a.pinging.Store(false)
-	s.mu.Lock()
-	c := s.countersLocked()
-	s.mu.Unlock()
-	var err error
-	if a.journals() {
-		err = a.control(kindPing, nil)
-	} else {
-		err = a.json(kindPing, c)
-	}
-	if err != nil {
-		s.leave(a) // its pump may read nothing now, because the journal is full
-		return
-	}
-	if a.journals() {
-		s.reportLost(a)
-	}
-}
-
-// reportLost tells the holder what was lost since the last time anybody was told.
-func (s *supervisor) reportLost(a *attachment) {
-	s.mu.Lock()
-	now := s.countersLocked()
-	news := now.since(s.reported)
-	s.mu.Unlock()
-	if news == (counters{}) || a.json(kindLost, news) != nil {
-		return
-	}
-	s.mu.Lock()
-	s.reported = now
-	s.mu.Unlock()
-}
-
-// overlong is called by the stdout pump.
-func (s *supervisor) overlong(o overlong) {
-	s.count.overlong.Add(1)
-	s.trimLater()
-	s.mu.Lock()
-	if o.ID != nil {
-		s.journal.overlong(o.ID)
-		s.room.Broadcast()
-	}
-	a := s.holder.Load()
-	s.mu.Unlock()
-	if a != nil {
-		if a.json(kindOverlong, o) != nil {
-			s.leave(a)
-		}
-	}
-}
-
-// takeStderr is called by both pumps and never blocks.
-func (s *supervisor) takeStderr(chunk []byte) {
-	s.tail.write(chunk)
-	s.log.write(chunk)
-	s.count.stderrLost.Add(s.stderr.put(chunk))
-}
-
-// sendStderr passes stderr on to the daemon, behind the pump's back: a slow daemon loses chunks, the child waits not.
-func (s *supervisor) sendStderr() {
-	for {
-		chunk := s.stderr.take()
-		a := s.holder.Load()
-		if a == nil {
-			s.count.stderrLost.Add(uint64(len(chunk)))
-			continue
-		}
-		if a.control(kindStderr, chunk) != nil {
-			s.leave(a)
-		}
-	}
-}
-
-// outputBusy reports whether the stdout pump waits for the daemon and not for the child.
-func (s *supervisor) outputBusy() bool {
-	a := s.holder.Load()
-	if a == nil {
-		return false
-	}
-	if a.mu.TryLock() {
-		a.mu.Unlock()
-		return false
-	}
-	return true
-}
-
 // trimLater gives the memory of the start, or of big messages, back once things are quiet.
 func (s *supervisor) trimLater() {
 	s.mu.Lock()
@@ -393,78 +212,6 @@ func (s *supervisor) end(reason string, steps process.Ladder) {
 	if l != nil {
 		l.end(reasonTerminated, reason, steps)
 	}
-}
-
-// housekeeping handles signals and the slow clock.
-func (s *supervisor) housekeeping(signals <-chan os.Signal) {
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case sig := <-signals:
-			switch sig {
-			case unix.SIGHUP:
-				s.relisten()
-			case unix.SIGCHLD:
-				s.reap()
-			case syscall.SIGTERM, syscall.SIGINT:
-				s.end("signal", process.Ladder{})
-			}
-		case now := <-tick.C:
-			if s.unrecorded.Load() {
-				s.keepRecord()
-			}
-			if a := s.holder.Load(); a != nil {
-				go s.ping(a) // a daemon that reads nothing must not stop the clock
-			} else if now.Sub(s.started)%looksForSocket < pingEvery {
-				s.relisten()
-			}
-		}
-	}
-}
-
-// reap takes the exit status of orphans that became our children; the child has a waiter of its own.
-func (s *supervisor) reap() {
-	s.mu.Lock()
-	l := s.life
-	s.mu.Unlock()
-	if l != nil {
-		process.ReapOrphans(l.child.ID.Pid)
-	}
-}
-
-// relisten binds the socket again if somebody removed it, or put another thing there: run directories are emptied at
-// logout, and restored from copies.
-func (s *supervisor) relisten() {
-	if answersAt(s.spec.Socket) {
-		return
-	}
-	l, err := listen(s.spec.Socket)
-	if err != nil {
-		return // tried again in a while; the record names the path
-	}
-	s.mu.Lock()
-	old := s.listener
-	s.listener = l
-	s.mu.Unlock()
-	old.SetUnlinkOnClose(false) // the name is the new listener's
-	_ = old.Close()
-	go s.accept(l)
-}
-
-// answersAt reports whether this process listens on the socket at path.
-func answersAt(path string) bool {
-	c, err := net.DialTimeout("unix", path, helloWait)
-	if err != nil {
-		return false
-	}
-	defer c.Close()
-	conn, ok := c.(*net.UnixConn)
-	if !ok {
-		return false
-	}
-	peer, err := process.PeerOf(conn)
-	return err == nil && peer.Pid == os.Getpid()
 }
 
 func (s *supervisor) countersLocked() counters {
