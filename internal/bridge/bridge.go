@@ -100,7 +100,13 @@ func run(ctx context.Context, c Config, l limits) error {
 		instance: newInstance(), calls: map[string]*call{}, out: output{w: c.Out}, state: restorable{subs: map[string][]byte{}},
 	}
 	b.transport = &http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := c.Dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &countedConn{Conn: conn}, nil
+		},
 		DisableCompression: true, MaxIdleConnsPerHost: 64,
 		ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10,
 	}

@@ -59,7 +59,7 @@ func (b *bridge) run(c *call) {
 // exchange sends a request until it is answered. Nil: all its answers were delivered, or nobody waits for them.
 func (b *bridge) exchange(c *call) *trouble {
 	began := b.cfg.Now()
-	for {
+	for attempt := 1; ; attempt++ {
 		if !c.begin() {
 			return nil
 		}
@@ -78,6 +78,10 @@ func (b *bridge) exchange(c *call) *trouble {
 				}
 			}
 			c.notSent()
+			if attempt >= maxAttempts {
+				return unavailable(fault.New(fault.Unavailable, "daemon-unstable").Saying("the daemon went away %d times before it had the request", attempt).
+					Hinting("look at its log: `mcpx daemon status` names the file"))
+			}
 			if err := b.reach(c.ctx, b.lim.grace, b.lim.outage); err != nil {
 				return b.leftOr(c, unavailable(err))
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -54,11 +55,11 @@ const traceWait = 100 * time.Millisecond
 // send makes one HTTP request. On an error it says whether the request can have been read: only a body that was
 // written whole can, since the daemon forwards nothing before it has read a body to its end.
 func (b *bridge) send(ctx context.Context, o outgoing) (*http.Response, proof, error) {
-	var connected atomic.Bool
+	var on atomic.Pointer[attempt]
 	written := make(chan error, 8) // one report for each connection that the transport tries; more are dropped
 	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { connected.Store(false) },
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GetConn: func(string) { on.Store(nil) },
+		GotConn: func(i httptrace.GotConnInfo) { on.Store(attemptOn(i.Conn)) },
 		WroteRequest: func(w httptrace.WroteRequestInfo) {
 			if w.Err == nil && o.sent != nil {
 				o.sent()
@@ -78,7 +79,7 @@ func (b *bridge) send(ctx context.Context, o outgoing) (*http.Response, proof, e
 	if err == nil {
 		return response, 0, nil
 	}
-	if !connected.Load() {
+	if a := on.Load(); a == nil || a.wroteNothing() {
 		return nil, unsent, err
 	}
 	limit := time.NewTimer(traceWait)
@@ -97,6 +98,35 @@ func (b *bridge) send(ctx context.Context, o outgoing) (*http.Response, proof, e
 		}
 	}
 }
+
+// countedConn counts what was written to it.
+type countedConn struct {
+	net.Conn
+	written atomic.Int64
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n))
+	return n, err
+}
+
+// attempt is one request on one connection. The transport reports no write that it did not begin, because the peer had
+// closed the connection before.
+type attempt struct {
+	conn *countedConn
+	from int64
+}
+
+func attemptOn(conn net.Conn) *attempt {
+	c, ok := conn.(*countedConn)
+	if !ok {
+		panic("bridge: a connection that was not dialled here")
+	}
+	return &attempt{conn: c, from: c.written.Load()}
+}
+
+func (a *attempt) wroteNothing() bool { return a.conn.written.Load() == a.from }
 
 func (b *bridge) setHeaders(h http.Header, o outgoing) {
 	h.Set("Accept", "application/json, text/event-stream")

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxRejoins bounds the attempts in a row that bring no message. Each is a daemon that began to answer and went
+	// maxAttempts bounds the attempts in a row that bring no message. Each is a daemon that took a connection and went
 	// away again, or a stream that it ended: no service manager restarts that often without giving up.
-	maxRejoins = 256
+	maxAttempts = 256
 	// steady is how long a stream has to last to count as much as a message: a long call may have nothing to say.
 	steady = 5 * time.Second
 	// maxCopies bounds how often one request is sent again, although each earlier copy is proved unsent or harmless: a
@@ -64,7 +64,7 @@ func (b *bridge) lost(c *call, text string) (again bool, t *trouble) {
 func (b *bridge) rejoin(c *call, s *session) (again bool, t *trouble) {
 	c.rejoins = true
 	defer func() { c.rejoins = false }()
-	for idle := 0; idle < maxRejoins; idle++ {
+	for idle := 0; idle < maxAttempts; idle++ {
 		if !sleep(c.ctx, b.rejoinPause(c, idle)) || c.isCancelled() {
 			return false, b.left(c)
 		}

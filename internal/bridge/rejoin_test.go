@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -397,4 +398,34 @@ func TestRejoinAfterRetry(t *testing.T) {
 	if text := c.errs.String(); strings.Contains(text, "cannot be reached") {
 		t.Errorf("told people about an outage: %s", text)
 	}
+}
+
+// A daemon that takes connections and reads nothing is not asked for ever.
+func TestUnstableDaemon(t *testing.T) {
+	d := newDaemon(t, idle("s1"))
+	c := connect(t, d, func(_ *Config, lim *limits) { lim.line = 2 << 20 })
+	c.open(d)
+	d.kill()
+	l, err := net.Listen("unix", d.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-over
+	})
+	// Larger than what a socket takes in advance: the write fails, and proves that nobody read it.
+	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"pad":%q}}`, strings.Repeat("x", 1<<20)))
+	c.expectError("1", codeUnavailable)
 }
