@@ -151,6 +151,7 @@ func (a *adoption) call(l *lane, heirs map[string]heir, k KeptCall, now time.Tim
 	c := &call{srv: l.srv, method: k.Method, id: t.id, token: t.token, upID: k.ID, upRaw: t.upToken, upKey: upKey, lane: l, ref: k.Ref, isListen: k.Method == "subscriptions/listen"}
 	c.limit, c.max = l.srv.deadline(k.Method)
 	c.written.Store(true)
+	c.hand.Store(handOver)
 	c.retried.Store(true) // it was sent
 	if t.upToken != nil {
 		c.upTok, _ = rpc.IDKey(t.upToken)

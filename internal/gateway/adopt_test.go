@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -205,4 +206,73 @@ func TestDroppedNotifications(t *testing.T) {
 			t.Errorf("the client heard %s, want %s", e.Data, want)
 		}
 	}
+}
+
+// TestOneHangs: a supervisor that does not answer holds up nobody but its own clients.
+func TestOneHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+		var sessions []*Session
+		for range 5 * adoptAtOnce {
+			sessions = append(sessions, initialize(t, mc.s, "2025-11-25", "{}"))
+		}
+		mc.kill()
+		mc.k.hangs = mc.k.all()[3].id
+		began := time.Now()
+		mc.start()
+		for i, x := range sessions {
+			if i == 3 {
+				continue
+			}
+			if answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`)); !strings.Contains(answer, "result") {
+				t.Errorf("session %d got %s", i, answer)
+			}
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the others waited %s", took)
+		}
+		r := send(t, mc.again(sessions[3]), `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`)
+		if answer, _ := reply(t, r); member(t, answer, "error", "code") != float64(codeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
+			t.Errorf("after %s its client got %s", time.Since(began), answer)
+		}
+		time.Sleep(adoptWithin)
+		if st := mc.s.status(); len(st.Lanes) != len(sessions) || len(mc.k.all()) != len(sessions) {
+			t.Errorf("%d lanes of %d processes", len(st.Lanes), len(mc.k.all()))
+		}
+		mc.end()
+	})
+}
+
+// TestStopWhileAdopting: a daemon that is stopped before it has adopted leaves everything to the one after it.
+func TestStopWhileAdopting(t *testing.T) {
+	got := make(chan Outbound, 1)
+	mc := newMachine(t, nil, toolCalls(got))
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	send(t, x, callBody("7"))
+	m := <-got
+	mc.kill()
+	mc.k.hangs = mc.k.newest().id
+	mc.start()
+	mc.stop(false)
+	mc.k.hangs = ""
+	mc.start()
+	r := resume(t, mc.again(x), "7", 7)
+	mc.k.newest().result(m, scan(t, m.Body), `{"n":1}`)
+	if answer, _ := reply(t, r); !strings.Contains(answer, `"n":1`) || len(mc.k.ended) != 0 {
+		t.Errorf("the call got %s, ended %q", answer, mc.k.ended)
+	}
+}
+
+// TestRestoreFails: what cannot be read is reported, and the gateway serves all the same.
+func TestRestoreFails(t *testing.T) {
+	mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+	mc.store.fails = errors.New("no disk")
+	if err := mc.g.Restore(t.Context()); !errors.Is(err, mc.store.fails) {
+		t.Errorf("Restore got %v", err)
+	}
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	if answer, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`)); !strings.Contains(answer, "result") {
+		t.Errorf("the call got %s", answer)
+	}
+	mc.store.fails = nil
 }

@@ -43,6 +43,10 @@ type call struct {
 	written atomic.Bool // handed to the backend completely
 	parked  atomic.Bool // its client was asked and is away (cell M-L): it holds up nobody else
 
+	// hand says how far its message is on the way to the link; who finds it begun leaves the rest to the other.
+	hand         atomic.Uint32
+	cancellation func() []byte // set by who revokes it, before hand is
+
 	mu       sync.Mutex // guards the clock fields
 	lane     *lane      // where it is registered, nil before dispatch
 	ref      uint64
@@ -51,6 +55,14 @@ type call struct {
 	paused   int // pending questions to a person stop the clock
 	pausedAt time.Time
 }
+
+// The states of call.hand.
+const (
+	handNot     uint32 = iota // registered
+	handBegun                 // Send runs
+	handOver                  // the link has it
+	handRevoked               // cancelled before Send had ended
+)
 
 // owner is who a call belongs to: a legacy session, or one modern request.
 type owner interface {

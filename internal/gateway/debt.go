@@ -179,6 +179,13 @@ func (l *lane) ghostKeyLocked(upKey string) {
 	l.ghosts[upKey] = struct{}{}
 }
 
+// exorcise forgets the id of a call that will not be answered.
+func (l *lane) exorcise(c *call) {
+	l.mu.Lock()
+	delete(l.ghosts, c.upKey)
+	l.mu.Unlock()
+}
+
 // distinguishLocked gives the call an id of its own when the one it has may still get the answer of an earlier call.
 // It returns the entry of an earlier call with that id whose answer nobody needs any more, now that its client uses the
 // id again.

@@ -113,3 +113,43 @@ func TestManySessionsOverCrash(t *testing.T) {
 		})
 	}
 }
+
+// TestCancelWhileSending: a cancellation that meets its call on the way to the link follows it, once, or keeps it from
+// being sent.
+func TestCancelWhileSending(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			mc := newMachine(t, kind.edit, func(*child, Outbound, rpc.Message) {})
+			x := initialize(t, mc.s, "2025-11-25", "{}")
+			cancel := []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+			for range 150 {
+				over := make(chan struct{})
+				var canceller sync.WaitGroup
+				canceller.Go(func() {
+					for {
+						select {
+						case <-over:
+							return
+						default:
+							x.Notify(cancel, mustScan(cancel))
+						}
+					}
+				})
+				r := send(t, x, callBody("7"))
+				for state := ReadWait; state == ReadWait; _, state = r.Next() {
+					select {
+					case <-r.Wake():
+					case <-time.After(10 * time.Second):
+						t.Fatal("the call was not cancelled")
+					}
+				}
+				close(over)
+				canceller.Wait()
+			}
+			mc.k.empty()
+			c := mc.k.newest()
+			eventually(t, "every call that was sent is cancelled once", func() bool { return c.count("tools/call") == c.count("notifications/cancelled") })
+			t.Logf("%d of 150 calls were sent", c.count("tools/call"))
+		})
+	}
+}

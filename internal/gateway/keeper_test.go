@@ -26,6 +26,7 @@ type keeper struct {
 	refuse   map[string]error // by bundle: what Adopt answers
 	ended    []string         // what End was called for
 	adopting chan struct{}    // Adopt waits until it is closed; nil: not at all
+	hangs    string           // the bundle that never answers
 }
 
 var _ Keeper = (*keeper)(nil)
@@ -132,6 +133,9 @@ func (c *child) survivorLocked() Survivor {
 func (k *keeper) Adopt(ctx context.Context, id string, take func(Adopted) (Sink, error)) error {
 	k.mu.Lock()
 	wait, refusal := k.adopting, k.refuse[id]
+	if id == k.hangs {
+		wait = make(chan struct{})
+	}
 	k.mu.Unlock()
 	if wait != nil {
 		select {

@@ -134,6 +134,7 @@ func (l *lane) registerLocked(c *call) posting {
 	c.mu.Lock()
 	ref := l.refs.Add(1)
 	c.lane, c.ref = l, ref
+	c.hand.Store(handNot)
 	c.mu.Unlock()
 	if c.upKey == "" {
 		c.upKey, _ = rpc.IDKey(c.upID)
@@ -157,17 +158,20 @@ func (l *lane) registerLocked(c *call) posting {
 // that is not there any more was taken by the end of the lane, or has ended.
 func (l *lane) send(p posting) {
 	c := p.c
-	if c.ended.Load() { // cancelled while it waited
-		l.forget(c)
-		return
-	}
 	if p.former != 0 {
 		l.done(p.former) // before the server sees the id again: two entries must not have the same
+	}
+	if c.ended.Load() || !c.hand.CompareAndSwap(handNot, handBegun) { // cancelled while it waited
+		l.forget(c)
+		return
 	}
 	crash.Point("gateway.call-noted")
 	err := l.link.Send(p.out)
 	crash.Point("gateway.call-sent")
 	if err == nil {
+		if !c.hand.CompareAndSwap(handBegun, handOver) { // cancelled in the same moment
+			l.revoke(c, p.out.Ref)
+		}
 		return
 	}
 	if l.take(p.out.Ref) == nil {
@@ -317,9 +321,15 @@ func (l *lane) withdraw(c *call, cancellation func() []byte) {
 		}
 	}
 	l.mu.Unlock()
-	if flying && !l.link.Abort(ref) {
-		_ = l.link.Send(Outbound{Body: cancellation(), Kind: rpc.Notification, Method: "notifications/cancelled", Version: l.httpVersion(), Headers: l.noteHeaders("notifications/cancelled")}) // a lost link needs none
-		l.done(ref)
+	if flying {
+		c.cancellation = cancellation
+		switch {
+		case c.hand.CompareAndSwap(handNot, handRevoked): // it is not sent at all
+			l.exorcise(c)
+		case c.hand.CompareAndSwap(handBegun, handRevoked): // who sends it takes it back
+		default:
+			l.revoke(c, ref)
+		}
 	}
 	if _, modern := c.owner.(*modernCall); modern {
 		for _, a := range orphans {
@@ -327,6 +337,16 @@ func (l *lane) withdraw(c *call, cancellation func() []byte) {
 		}
 	}
 	l.proceed(next, questions)
+}
+
+// revoke takes back a request that was handed to the link.
+func (l *lane) revoke(c *call, ref uint64) {
+	if !l.link.Abort(ref) {
+		_ = l.link.Send(Outbound{Body: c.cancellation(), Kind: rpc.Notification, Method: "notifications/cancelled", Version: l.httpVersion(), Headers: l.noteHeaders("notifications/cancelled")}) // a lost link needs none
+		l.done(ref)
+		return
+	}
+	l.exorcise(c)
 }
 
 func (l *lane) ownsCallLocked(o owner) bool {

@@ -22,14 +22,24 @@ import (
 
 // memory is a SessionStore.
 type memory struct {
-	mu  sync.Mutex
-	all map[string]store.Session
-	seq uint64
+	mu     sync.Mutex
+	all    map[string]store.Session
+	seq    uint64
+	writes int
+	fails  error
+	slow   chan struct{} // Save waits for it; nil: not at all
 }
 
 func (m *memory) Save(_ context.Context, s store.Session) error {
+	if m.slow != nil {
+		<-m.slow
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.writes++
+	if m.fails != nil {
+		return m.fails
+	}
 	if m.all == nil {
 		m.all = map[string]store.Session{}
 	}
@@ -53,6 +63,9 @@ func (m *memory) Forget(_ context.Context, id string) error {
 func (m *memory) All(context.Context) ([]store.Session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.fails != nil {
+		return nil, m.fails
+	}
 	return slices.SortedFunc(maps.Values(m.all), func(a, b store.Session) int { return int(a.Seq) - int(b.Seq) }), nil
 }
 

@@ -378,3 +378,31 @@ func TestForgottenReplay(t *testing.T) {
 	}
 	mc.k.empty()
 }
+
+// FuzzResume: whatever a client sends as Last-Event-ID, it gets a stream of its own session or a refusal.
+func FuzzResume(f *testing.F) {
+	mc := newMachine(f, nil, func(c *child, m Outbound, msg rpc.Message) {})
+	x := initialize(f, mc.s, "2025-11-25", "{}")
+	mc.crash()
+	y, _ := mc.s.Session(x.ID, owner1)
+	y.slot.decided(f.Context())
+	for _, id := range []string{"g.7.0", "rNw.7.0", "rNw.0.0", "hx.7.1", "r.0.0", "rNw.8.0", "..", "rIiI.0.0"} {
+		f.Add(id)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		st, r, bad := y.Resume(t.Context(), id)
+		switch {
+		case bad != nil:
+			if bad.Status != 400 || st != nil {
+				t.Errorf("%q got %v", id, bad)
+			}
+			return
+		case st != y.get:
+			answer, _ := reply(t, r)
+			if m := scan(t, []byte(answer)); m.Kind != rpc.Error || string(m.Code.Of([]byte(answer))) != strconv.Itoa(codeNotSent) {
+				t.Errorf("%q got %s", id, answer)
+			}
+		}
+		r.Stop()
+	})
+}
