@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -226,29 +224,16 @@ func (d *Daemon) buildEdges() error {
 	log := telemetry.For(d.cfg.Log, "localapi")
 	d.loopback, err = localapi.NewLoopback(localapi.LoopbackConfig{
 		Routes: front, ConnContext: httpedge.ConnContext, Guard: front.Guard, Health: d.live, Log: log,
-		Gate: func(own http.Handler) http.Handler { return d.gate.Door(own, d.relayed(own)) }, ConnState: d.gate.ConnState,
+		Gate: front.Loopback, ConnState: d.gate.ConnState,
 	})
 	if err != nil {
 		return err
 	}
 	d.local, err = localapi.New(localapi.Config{
 		Service: d.control, SameUser: sameUser, Routes: front, ConnContext: httpedge.ConnContext, Log: log,
-		Gate: func(own http.Handler) http.Handler { return d.gate.Door(own, d.gate.Relay()) }, ConnState: d.gate.ConnState,
+		Gate: d.gate.Local, ConnState: d.gate.ConnState,
 	})
 	return err
-}
-
-// relayed is what the loopback listener of a daemon that let go does: routes are led on, the rest it knows itself.
-func (d *Daemon) relayed(own http.Handler) http.Handler {
-	routes := d.front.Relay()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Connection", "close")
-		if strings.HasPrefix(r.URL.Path, "/servers/") {
-			routes.ServeHTTP(w, r)
-			return
-		}
-		own.ServeHTTP(w, r)
-	})
 }
 
 // live is the health of the daemon that serves now.

@@ -97,8 +97,8 @@ func (g *Gate) reach(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// Door puts the gate before own. Moved serves in its place after Move.
-func (g *Gate) Door(own, moved http.Handler) http.Handler {
+// door puts the gate before own. Moved serves in its place after Move.
+func (g *Gate) door(own, moved http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.moved.Load() && r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/servers/") {
 			moved.ServeHTTP(w, r) // a stream that its client opens again when it is cut
@@ -117,9 +117,14 @@ func (g *Gate) Door(own, moved http.Handler) http.Handler {
 	})
 }
 
-// Relay leads a request of the unix socket to the next daemon as it is: its peer was checked, and the next daemon sees
-// the same user.
-func (g *Gate) Relay() http.Handler { return g.relay }
+// Local puts the gate before what the unix socket serves to our own user. Its requests go to the next daemon as they are:
+// their peer was checked, and the next daemon sees the same user.
+func (g *Gate) Local(own http.Handler) http.Handler {
+	return g.door(own, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		clear(w.Header()) // the next daemon sets its own
+		g.relay.ServeHTTP(w, r)
+	}))
+}
 
 // ConnState is for http.Server.ConnState.
 func (g *Gate) ConnState(_ net.Conn, state http.ConnState) {
@@ -158,15 +163,24 @@ func (g *Gate) Linger(ctx context.Context) {
 	}
 }
 
-// Relay leads a request of the loopback listener to the next daemon. It arrives there over the unix socket, as one of
-// our own user: so what makes it that is checked here, and what only the unix socket may carry is taken off.
-func (f *Front) Relay() http.Handler {
-	return f.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// Loopback puts the gate before what the loopback listener serves. Its requests for servers arrive at the next daemon
+// over the unix socket, as those of our own user: so what makes them that is checked here, and what only the unix socket
+// may carry is taken off. The rest own knows itself.
+func (f *Front) Loopback(own http.Handler) http.Handler {
+	routes := f.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, bad := f.admit(r); bad != nil {
 			refuse(w, bad.Status, bad.Code, bad.Message)
 			return
 		}
 		f.relay(w, r)
+	}))
+	return f.cfg.Gate.door(own, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		if strings.HasPrefix(r.URL.Path, "/servers/") {
+			routes.ServeHTTP(w, r)
+			return
+		}
+		own.ServeHTTP(w, r)
 	}))
 }
 

@@ -99,7 +99,7 @@ func newMoving(t *testing.T) *moving {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewUnstartedServer(m.gate.Door(f.Guard(f), f.Relay()))
+	srv := httptest.NewUnstartedServer(f.Loopback(f.Guard(f)))
 	srv.Config.ConnState = m.gate.ConnState
 	srv.Start()
 	m.url = srv.URL + "/servers/a/mcp"
@@ -291,7 +291,7 @@ func TestGateWithoutDaemon(t *testing.T) {
 	g.wait = 3 * relayRetry
 	g.Move()
 	w := httptest.NewRecorder()
-	g.Door(nil, g.Relay()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/servers/a/mcp", strings.NewReader("{}")))
+	g.Local(nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/servers/a/mcp", strings.NewReader("{}")))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}

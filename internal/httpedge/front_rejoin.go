@@ -292,7 +292,7 @@ func (v view) moved(p *pending, out *streamView) bool {
 	}()
 	defer func() {
 		cancel()
-		for range pieces { //nolint:revive // until the goroutine has ended
+		for range pieces { // until the goroutine has ended
 		}
 	}()
 	wait := quiet

@@ -165,7 +165,7 @@ func TestIdleConnectionIsServed(t *testing.T) {
 	}
 	defer conn.Close()
 	in := bufio.NewReader(conn)
-	ask := func(id int) *http.Response {
+	closes := func(id int) bool {
 		t.Helper()
 		body := tool(fmt.Sprint(id), "pid", `{}`)
 		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -178,17 +178,18 @@ func TestIdleConnectionIsServed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer res.Body.Close()
 		raw, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != 200 || number(t, lastMessage(raw)) != k.child {
 			t.Errorf("request %d: HTTP %d %s, %v", id, res.StatusCode, raw, err)
 		}
-		return res
+		return res.Close
 	}
-	if ask(10).Close {
+	if closes(10) {
 		t.Error("a connection ends without a restart")
 	}
 	g.Must("daemon", "restart")
-	if !ask(11).Close {
+	if !closes(11) {
 		t.Error("the connection goes on with the old process")
 	}
 	if _, err := in.ReadByte(); err == nil {
