@@ -397,7 +397,7 @@ func FuzzResume(f *testing.F) {
 				t.Errorf("%q got %v", id, bad)
 			}
 			return
-		case st != y.get:
+		case st != y.get && !strings.Contains(id, ".8."): // else it is a stream that an earlier input made
 			answer, _ := reply(t, r)
 			if m := scan(t, []byte(answer)); m.Kind != rpc.Error || string(m.Code.Of([]byte(answer))) != strconv.Itoa(codeNotSent) {
 				t.Errorf("%q got %s", id, answer)
