@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -374,4 +375,68 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: method %s, need %s, keyed %v do not fit", op.Name, op.Method, op.Need, op.Keyed)
 		}
 	}
+}
+
+// TestSettle: streams end, operations are waited for, but not those that a hand-over must not wait for; a connection that
+// is there is served on after the listener was closed.
+func TestSettle(t *testing.T) {
+	hold := make(chan struct{})
+	begun := make(chan string, 2)
+	e := &slow{hold: hold, begun: begun}
+	s, path := serve(t, e, ours)
+	client := api.NewClient(path)
+	ended := make(chan error, 2)
+	go func() {
+		_, err := client.CallTool(t.Context(), api.CallTool{Name: "a", Tool: "t"})
+		ended <- err
+	}()
+	<-begun
+	s.StopAccepting()
+	if err := s.Settle(t.Context()); err != nil {
+		t.Errorf("it waits for a tool: %v", err)
+	}
+	close(hold)
+	if err := <-ended; err != nil {
+		t.Errorf("the call in flight: %v", err)
+	}
+
+	hold = make(chan struct{})
+	e = &slow{hold: hold, begun: begun}
+	s, path = serve(t, e, ours)
+	go func() {
+		_, err := api.NewClient(path).Servers(t.Context(), api.ServersQuery{})
+		ended <- err
+	}()
+	<-begun
+	short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if err := s.Settle(short); err == nil {
+		t.Error("it does not wait for an operation")
+	}
+	close(hold)
+	if err := s.Settle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the operation in flight: %v", err)
+	}
+}
+
+// slow is a daemon whose operations wait.
+type slow struct {
+	api.Service
+	hold  chan struct{}
+	begun chan string
+}
+
+func (s *slow) CallTool(context.Context, api.CallTool) (api.ToolResult, error) {
+	s.begun <- "call"
+	<-s.hold
+	return api.ToolResult{}, nil
+}
+
+func (s *slow) Servers(context.Context, api.ServersQuery) (api.ServerPage, error) {
+	s.begun <- "list"
+	<-s.hold
+	return api.ServerPage{}, nil
 }
