@@ -3,6 +3,7 @@ package httpedge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -73,12 +74,22 @@ func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Ga
 				return // the client left
 			}
 			log.LogAttrs(r.Context(), slog.LevelWarn, "request not relayed", slog.Any(key.Cause, err))
+			if _, dial := errors.AsType[*unreached](err); !dial {
+				// The next daemon may have the request: no answer may invite the client to repeat it. It sees what it would
+				// have seen without us, a connection that breaks, and resumes.
+				panic(http.ErrAbortHandler)
+			}
 			w.Header().Set("Retry-After", "1")
 			refuse(w, http.StatusServiceUnavailable, -32603, "mcpx restarted and does not answer; repeat the request")
 		},
 	}
 	return g
 }
+
+// unreached says that there was no connection to the next daemon: nothing was sent.
+type unreached struct{ error }
+
+func (u *unreached) Unwrap() error { return u.error }
 
 // reach connects to the next daemon. One that starts has bound its socket already; only its queue may be full.
 func (g *Gate) reach(ctx context.Context) (net.Conn, error) {
@@ -91,7 +102,7 @@ func (g *Gate) reach(ctx context.Context) (net.Conn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return nil, &unreached{err}
 		case <-time.After(relayRetry):
 		}
 	}

@@ -1,6 +1,7 @@
 package httpedge
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -294,5 +295,25 @@ func TestGateWithoutDaemon(t *testing.T) {
 	g.Local(nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/servers/a/mcp", strings.NewReader("{}")))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+}
+
+// TestGateMayHaveSent: the next daemon dies with a request that it has read. The client must not be told to repeat it.
+func TestGateMayHaveSent(t *testing.T) {
+	g := NewGate(func(context.Context) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			_, _ = http.ReadRequest(bufio.NewReader(there))
+			_ = there.Close()
+		}()
+		return here, nil
+	}, slog.New(slog.DiscardHandler))
+	g.Move()
+	server := httptest.NewServer(g.Local(nil))
+	defer server.Close()
+	resp, err := http.Post(server.URL+"/servers/a/mcp", "application/json", strings.NewReader("{}"))
+	if err == nil {
+		_ = resp.Body.Close()
+		t.Errorf("HTTP %d for a request that may have run; want a broken connection", resp.StatusCode)
 	}
 }
