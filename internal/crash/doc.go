@@ -9,7 +9,7 @@
 //	MCPX_CRASH_AT=KIND/NAME#N   ends the process with SIGKILL at its N-th pass, counted from 1
 //	MCPX_CRASH_ONCE=FILE        makes FILE before the kill; while it is there nobody is killed
 //
-// KIND is the kind of process: daemon, supervise, connect or cli.
+// KIND is the kind of process: daemon, successor (a daemon that takes the place of another), supervise, connect or cli.
 //
 // Invariant: with the tag, a process without these variables behaves as one without the tag.
 package crash

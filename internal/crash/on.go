@@ -5,6 +5,7 @@ package crash
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,6 +68,9 @@ func kindOf(args []string) string {
 	}
 	switch args[1] {
 	case "serve", "up":
+		if slices.Contains(args, "--take-over") {
+			return "successor"
+		}
 		return "daemon"
 	case "supervise", "connect":
 		return args[1]

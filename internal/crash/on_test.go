@@ -104,6 +104,17 @@ func TestBadScript(t *testing.T) {
 	}
 }
 
+func TestKinds(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "cli", "serve": "daemon", "serve --listen x": "daemon", "serve --take-over --detached": "successor",
+		"supervise b own": "supervise", "connect x": "connect", "server list": "cli",
+	} {
+		if got := kindOf(append([]string{"mcpx"}, strings.Fields(args)...)); got != want {
+			t.Errorf("%q is a %s, want %s", args, got, want)
+		}
+	}
+}
+
 func TestEnviron(t *testing.T) {
 	t.Setenv(envAt, "daemon/a#1")
 	t.Setenv(envRecord, "")

@@ -252,6 +252,7 @@ func (d *Daemon) letGo(ctx context.Context, next *successor) (api.Daemon, error)
 	}
 	by, err := next.takes(ctx)
 	if err == nil {
+		crash.Point("daemon.handed-over")
 		next.Release()
 		d.log.LogAttrs(ctx, slog.LevelInfo, "handed over", slog.Int(key.Pid, by.Pid), slog.String(key.Version, by.Version), slog.Duration(key.Took, d.cfg.Now().Sub(began)))
 		d.succeeded <- Succession{By: by}

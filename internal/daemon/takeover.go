@@ -79,9 +79,11 @@ func TakeOver(ctx context.Context, c Config, l *Line) (d *Daemon, err error) {
 	if err := l.awaitGo(); err != nil {
 		return nil, err
 	}
+	crash.Point("daemon.ordered")
 	if d, err = Start(ctx, c); err != nil {
 		return nil, err
 	}
+	crash.Point("daemon.taken-over")
 	about := d.About()
 	if err := l.say(report{State: stateServing, Daemon: &about}); err != nil {
 		// The old daemon died this moment. We have the lock and serve: that is what matters.
