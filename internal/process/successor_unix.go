@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -95,13 +96,17 @@ type Inherited struct {
 // Inherit takes the descriptors that StartSuccessor gave. They are closed in every process that this one starts.
 func Inherit(files int) (Inherited, error) {
 	fds := make([]*os.File, filesFD-ordersFD+files)
+	for i := range fds { // before any of them is touched: in a process that was started by hand they are the runtime's
+		fd := ordersFD + i
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || fd < filesFD && st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			return Inherited{}, errors.Join(fmt.Errorf("descriptor %d was not inherited", fd), err)
+		}
+	}
 	for i := range fds {
 		fd := ordersFD + i
 		syscall.CloseOnExec(fd)
 		fds[i] = os.NewFile(uintptr(fd), fmt.Sprintf("inherited %d", fd))
-		if _, err := fds[i].Stat(); err != nil {
-			return Inherited{}, fmt.Errorf("descriptor %d was not inherited: %w", fd, err)
-		}
 	}
 	return Inherited{Orders: fds[0], Reports: fds[1], Files: fds[2:]}, nil
 }
