@@ -135,17 +135,21 @@ func (s *Server) handOver(ctx context.Context) error {
 		s.endListens(lanes)
 		return nil
 	}
-	var errs []error
-	for _, l := range lanes {
+	errs := make([]error, len(lanes))
+	var leaving sync.WaitGroup
+	for i, l := range lanes {
 		l.down.Store(true)
 		if !l.ready.Load() && !l.adopted {
 			l.link.Close("mcpx restarts while the server starts") // without a handshake there is nothing to go on with
 			continue
 		}
-		if err := l.link.Detach(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.name(), err))
-		}
+		leaving.Go(func() {
+			if err := l.link.Detach(ctx); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", s.name(), err)
+			}
+		})
 	}
+	leaving.Wait()
 	close(s.moved)
 	for _, l := range lanes {
 		if l.ready.Load() || l.adopted {
