@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait of a test; nothing waits that long when the code is right.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // ward is a supervised child whose daemons come and go, seen from below: frame by frame.
 type ward struct {
