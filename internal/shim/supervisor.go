@@ -254,8 +254,14 @@ func (s *supervisor) close() {
 	_ = s.lock.Release() // the kernel would do the same a moment later
 }
 
-// remove deletes everything that told of this supervisor, then closes.
+// remove deletes everything that told of this supervisor, then closes. The bundle goes last, because it is what the next
+// daemon looks for: whatever else is left of a supervisor that was killed here is found by it.
 func (s *supervisor) remove() {
+	s.mu.Lock()
+	l := s.listener
+	s.mu.Unlock()
+	_ = l.Close() // this removes the socket
+	crash.Point("supervisor.socket-removed")
 	_ = s.dir.remove() // what is left is swept by the next daemon: the lock is free
 	crash.Point("supervisor.bundle-removed")
 	s.close()
