@@ -181,19 +181,27 @@ func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, ende
 	}
 	ctx, cancel := context.WithTimeout(e.operation(ctx), stopWithin)
 	defer cancel()
+	state = "already_stopped"
 	if _, err := client.DaemonStop(ctx, api.StopDaemon{Children: children}); !down(err) {
-		return "stopped", 0, err
-	}
-	if children {
-		paths, err := e.Paths()
+		state = "stopped"
 		if err != nil {
-			return "", 0, err
-		}
-		if ended, err = daemon.EndChildren(ctx, paths, e.Version, e.Now()); err != nil {
-			return "", 0, err
+			return state, 0, err
 		}
 	}
-	return "already_stopped", ended, nil
+	if !children {
+		return state, 0, nil
+	}
+	paths, err := e.Paths()
+	if err != nil {
+		return "", 0, err
+	}
+	if state == "stopped" {
+		if _, err := os.Stat(paths.Owner()); err != nil {
+			return state, 0, nil // the usual case: it ended in order
+		}
+	}
+	ended, err = daemon.EndChildren(ctx, paths, e.Version, e.Now())
+	return state, ended, err
 }
 
 var daemonRestart = Command{

@@ -264,6 +264,7 @@ func EndChildren(ctx context.Context, paths api.Paths, version string, now time.
 		return 0, errors.Join(err, lock.Release())
 	}
 	ended, err = sweep(ctx, paths)
+	_ = os.Remove(paths.Socket()) // of a daemon that was killed; usually there is none
 	if removeErr := os.Remove(paths.Owner()); err == nil {
 		err = removeErr
 	}
