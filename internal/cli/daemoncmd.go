@@ -24,7 +24,8 @@ var listenFlag = Flag{Name: "listen", Kind: StringFlag, Value: "ADDR", Usage: "l
 var serve = Command{
 	Path: "serve", Short: "Run the daemon in the foreground",
 	Long: "The daemon runs until SIGINT, SIGTERM or `mcpx daemon stop`. SIGHUP makes it read its settings again (on a\n" +
-		"terminal it ends it).\n" +
+		"terminal it ends it). After `mcpx daemon restart` this process stays, leads signals to the process that took\n" +
+		"over, and ends with it; a service manager with NOTIFY_SOCKET is told the new main process instead.\n" +
 		"One daemon runs for each MCPX_HOME; a second one exits with code 75 and names the first.",
 	Example: "mcpx serve\nmcpx serve --listen 127.0.0.1:31000",
 	Flags: []Flag{
