@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"mcpx/internal/rpc"
 )
 
 // A planned restart (supervisor.md section 9): another daemon goes on with the supervised servers while this one still
@@ -271,6 +274,24 @@ func (s *Stream) Sent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent
+}
+
+// Asked are the ids of the questions that the stream still holds, by rpc.IDKey: its reader has seen them.
+func (s *Stream) Asked() map[string]bool {
+	s.mu.Lock()
+	events := slices.Clone(s.events)
+	s.mu.Unlock()
+	asked := map[string]bool{}
+	for _, e := range events {
+		m, err := rpc.Scan(e.Data)
+		if err != nil || m.Kind != rpc.Request {
+			continue
+		}
+		if idKey, ok := rpc.IDKey(m.ID.Of(e.Data)); ok {
+			asked[idKey] = true
+		}
+	}
+	return asked
 }
 
 // onWire notes the id that the request of a modern client has towards the server.

@@ -37,10 +37,11 @@ type pending struct {
 	st      *gateway.Stream
 	asSSE   bool // messages before the response are wanted
 
-	last   string // event id of the last message, "" before the first
-	anew   bool   // the request is to be sent as a new one: it had not reached the server
-	resent bool   // it was
-	own    bool   // a request of the gateway itself: its headers are all meant
+	last   string          // event id of the last message, "" before the first
+	anew   bool            // the request is to be sent as a new one: it had not reached the server
+	resent bool            // it was
+	asked  map[string]bool // questions that the client has seen; the next daemon repeats them
+	own    bool            // a request of the gateway itself: its headers are all meant
 }
 
 // pending is what is known of a request when its server moved.
@@ -91,7 +92,7 @@ var errQuiet = errors.New("the stream ended early")
 // rest gives emit the messages that the next daemon has for the request, the response last. It ends early when emit
 // says so or ctx is done; a response there is in any other case.
 func (p *pending) rest(ctx context.Context, emit func(piece) bool) {
-	p.anew = !p.st.Sent() || p.isListen()
+	p.anew, p.asked = !p.st.Sent() || p.isListen(), p.st.Asked()
 	giveUp := time.Now().Add(rejoinFor)
 	for {
 		before := p.last
@@ -219,6 +220,9 @@ func (p *pending) copy(body io.Reader, emit func(piece) bool) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		if p.seen(one.data, m) {
+			continue
+		}
 		if m.Kind == rpc.Result || m.Kind == rpc.Error {
 			one.final = bytes.Equal(m.ID.Of(one.data), p.id)
 		}
@@ -236,6 +240,19 @@ func (p *pending) copy(body io.Reader, emit func(piece) bool) (bool, error) {
 			return true, nil
 		}
 	}
+}
+
+// seen reports whether the message is a question that its client was shown before; a question is shown once.
+func (p *pending) seen(data []byte, m rpc.Message) bool {
+	if m.Kind != rpc.Request {
+		return false
+	}
+	idKey, ok := rpc.IDKey(m.ID.Of(data))
+	if !ok || p.asked[idKey] {
+		return ok
+	}
+	p.asked[idKey] = true
+	return false
 }
 
 // plain takes an answer that is one message.

@@ -134,6 +134,34 @@ func trueAnswer(r rig.Reply, key string) error {
 	return nil
 }
 
+// TestQuestionThroughRestarts: a question that a client was shown before the restarts is not shown again, and its answer
+// reaches the server.
+func TestQuestionThroughRestarts(t *testing.T) {
+	g := rig.Start(t)
+	k := keep(t, g, "s", fakemcp.Options{})
+	stream := k.c.Begin(tool("5", "ask", `{"method":"elicitation/create","mark":"mark"}`))
+	question := stream.Await("elicitation/create", slack)
+	g.Must("daemon", "restart")
+	g.Must("daemon", "restart")
+	reply(t, k.c, question, `{"action":"accept","content":{"name":"n"}}`)
+	for {
+		e, ok := stream.Next(10 * time.Second)
+		if !ok {
+			t.Fatal("the stream ended without the answer")
+		}
+		if strings.Contains(string(e.Data), "elicitation/create") {
+			t.Errorf("the question came once more: %s", e.Data)
+		}
+		if strings.Contains(string(e.Data), `"id":5`) {
+			if !strings.Contains(string(e.Data), "mark=mark") {
+				t.Errorf("the call was answered with %s", e.Data)
+			}
+			break
+		}
+	}
+	k.unchanged(t, "6")
+}
+
 // TestCommandThroughRestart: `mcpx server call` waits for its answer through a restart, too.
 func TestCommandThroughRestart(t *testing.T) {
 	g := rig.Start(t)
