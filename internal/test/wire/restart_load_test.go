@@ -114,10 +114,11 @@ func TestRestartUnderLoad(t *testing.T) {
 	g.Share("shared")
 	g.Add("modern", rig.Fixture(t, fakemcp.Options{Era: fakemcp.Modern}))
 	g.Share("modern")
+	g.AddURL("remote", serve(t, fakemcp.Options{Stateful: true}))
 	callers := make([]*caller, loadClients)
 	for i := range callers {
 		c := &caller{name: fmt.Sprintf("client%d", i)}
-		switch i % 4 {
+		switch i % 5 {
 		case 0:
 			c.client = rig.Open(t, g.URL("own"), "2025-11-25", `{}`)
 		case 1:
@@ -126,6 +127,8 @@ func TestRestartUnderLoad(t *testing.T) {
 			c.client, c.modern = rig.NewClient(t, g.URL("modern")), true
 		case 3:
 			c.client, c.modern = rig.NewClient(t, g.URL("shared")), true
+		case 4:
+			c.client = rig.Open(t, g.URL("remote"), "2025-11-25", `{}`)
 		}
 		callers[i] = c
 		if err := trueAnswer(c.client.Post(workCall(0, c.name, 0, c.modern)), c.name); err != nil { // the servers run
