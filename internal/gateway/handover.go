@@ -29,8 +29,9 @@ const (
 )
 
 // HandOver leaves the supervised servers to the next daemon: their children go on, and no answer for their callers is
-// made here any more. Servers behind a URL and direct children keep what is in flight (Linger); streams without an end
-// are closed, so that their clients come back to the next daemon. The caller has made sure that nothing new comes in.
+// made here any more. Servers behind a URL and direct children keep what is in flight (Linger), but not their listens;
+// standalone streams are closed, so that their clients come back to the next daemon. The caller has made sure that nothing
+// new comes in.
 func (g *Gateway) HandOver(ctx context.Context) error {
 	servers := g.all()
 	for _, s := range servers {
@@ -135,7 +136,7 @@ func (s *Server) handOver(ctx context.Context) error {
 		}
 	}()
 	if !supervised {
-		s.endListens(lanes)
+		close(s.handed) // after the last message of a listen, as far as there is one
 		return nil
 	}
 	errs := make([]error, len(lanes))
@@ -154,6 +155,7 @@ func (s *Server) handOver(ctx context.Context) error {
 	}
 	leaving.Wait()
 	close(s.moved)
+	close(s.handed)
 	for _, l := range lanes {
 		if l.ready.Load() || l.adopted {
 			laneSink{l}.Closed(Exit{Reason: Detached})
@@ -178,23 +180,6 @@ func (s *Server) settleUp() {
 func (s *Server) awaitOpening() {
 	for end := time.Now().Add(openingWithin); s.opening.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
-	}
-}
-
-// endListens ends the streams that would go on for ever.
-func (s *Server) endListens(lanes []*lane) {
-	var streams []*Stream
-	for _, l := range lanes {
-		l.mu.Lock()
-		for _, c := range l.calls {
-			if c.isListen && c.stream != nil {
-				streams = append(streams, c.stream)
-			}
-		}
-		l.mu.Unlock()
-	}
-	for _, st := range streams {
-		st.end()
 	}
 }
 

@@ -48,6 +48,9 @@ func (s *Server) Modern(r ModernRequest) *Stream {
 	s.requests.Add(1)
 	st := newStream("", false)
 	st.moved = s.moved
+	if r.method() == "subscriptions/listen" {
+		st.moved = s.handed
+	}
 	if s.adopting.Load() == 0 {
 		s.serveModern(st, r)
 		return st

@@ -74,6 +74,7 @@ type Server struct {
 
 	moving atomic.Bool   // the next daemon takes the server, or has it
 	moved  chan struct{} // closed when it has it
+	handed chan struct{} // closed then, too, and also when the calls of the server end here: its listens do not
 
 	// Early ends when a legacy POST has waited long enough for a plain JSON answer, Quiet when a stream was silent for
 	// so long that it needs a word.
@@ -84,7 +85,7 @@ type Server struct {
 }
 
 func newServer(g *Gateway, e catalog.Server) *Server {
-	s := &Server{g: g, Early: Lulls{wait: earlyAfter}, Quiet: Lulls{wait: quietAfter}, slots: map[string]*slot{}, sessions: map[string]*Session{}, lanes: map[*lane]struct{}{}, parked: map[string]*bridged{}, moved: make(chan struct{})}
+	s := &Server{g: g, Early: Lulls{wait: earlyAfter}, Quiet: Lulls{wait: quietAfter}, slots: map[string]*slot{}, sessions: map[string]*Session{}, lanes: map[*lane]struct{}{}, parked: map[string]*bridged{}, moved: make(chan struct{}), handed: make(chan struct{})}
 	s.def.Store(&e)
 	switch e.Protocol {
 	case catalog.ProtocolLegacy:
