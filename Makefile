@@ -65,11 +65,11 @@ wire:
 # shows; MCPX_SEED repeats a run.
 survive:
 	$(GO) test -tags crash ./internal/crash
-	$(GO) test -timeout 15m ./internal/test/crashtest/...
+	$(GO) test -parallel 6 -timeout 15m ./internal/test/crashtest/...
 
 # crash kills at the first and the last pass of every crash point, and again during recovery.
 crash:
-	$(GO) test -v -timeout 60m -run 'TestCrashPoints' ./internal/test/crashtest/...
+	$(GO) test -v -parallel 6 -timeout 60m -run 'TestCrashPoints' ./internal/test/crashtest/...
 
 # soak kills the daemon 500 times under the load of 16 clients.
 soak:

@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"context"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -10,18 +11,27 @@ import (
 	"mcpx/internal/test/rig"
 )
 
-// children is what `mcpx ps` shows: pid of the child to pid of its supervisor.
-func children(t *testing.T, g *rig.Gateway) map[int]int {
-	t.Helper()
-	page, err := g.API().Processes(t.Context(), api.ProcessQuery{})
+// childrenOf is what `mcpx ps` shows: pid of the child to pid of its supervisor.
+func childrenOf(ctx context.Context, g *rig.Gateway) (map[int]int, error) {
+	page, err := g.API().Processes(ctx, api.ProcessQuery{})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	all := map[int]int{}
 	for _, p := range page.Processes {
 		if p.Pid != 0 {
 			all[p.Pid] = p.Supervisor
 		}
+	}
+	return all, nil
+}
+
+// children is childrenOf for a daemon that runs.
+func children(t *testing.T, g *rig.Gateway) map[int]int {
+	t.Helper()
+	all, err := childrenOf(t.Context(), g)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }

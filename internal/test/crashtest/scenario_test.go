@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ type play struct {
 	stop chan struct{} // closed when nobody starts daemons any more
 	kept sync.WaitGroup
 
-	ready  int // daemons that started here; written by keep until kept is over
+	ready  atomic.Int64 // daemons that started here
 	later  script
 	killed func() bool // whether the first script has done its work; nil: it kills nobody
 }
@@ -113,11 +114,7 @@ func (p *play) changes() {
 		return err
 	})
 	p.call(0)
-	servers, err := p.g.API().Servers(p.t.Context(), api.ServersQuery{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, s := range servers.Servers {
+	for _, s := range p.servers() {
 		if s.Name == "alpha" && s.Limits.Call != edited {
 			p.t.Errorf("the edit of alpha was acknowledged and is not there: %+v", s)
 		}
@@ -157,6 +154,17 @@ func (p *play) add(name string) {
 // edited is the call timeout that alpha is given.
 const edited = 97 * time.Second
 
+// servers lists them; a daemon that is killed meanwhile is asked again.
+func (p *play) servers() (all []api.Server) {
+	p.t.Helper()
+	p.change("", func(ctx context.Context, c *api.Client) error {
+		page, err := c.Servers(ctx, api.ServersQuery{})
+		all = page.Servers
+		return err
+	})
+	return all
+}
+
 func (p *play) server(name string) catalog.Server {
 	command := rig.Fixture(p.t, fakemcp.Options{Record: filepath.Join(p.g.Home, name+".record")})
 	return catalog.Server{Name: name, Stdio: &catalog.Stdio{Command: command[0], Args: command[1:]}}
@@ -173,7 +181,7 @@ func (p *play) start() bool {
 		p.g.Spawn()
 		_, ended := p.g.Await()
 		if !ended {
-			p.ready++
+			p.ready.Add(1)
 		}
 		if !ended || p.g.Listens() {
 			return true
@@ -273,24 +281,21 @@ func (p *play) whole(want []string) {
 	t := p.t
 	t.Helper()
 	p.ledger.check(t, readRecords(t, p.record))
-	servers, err := p.g.API().Servers(t.Context(), api.ServersQuery{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var names []string
-	for _, s := range servers.Servers {
+	for _, s := range p.servers() {
 		names = append(names, s.Name)
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("servers are %v, acknowledged are %v", names, want)
 	}
-	status, err := p.g.API().Status(t.Context(), api.None{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := int(status.Daemon.Epoch); e < p.ready {
-		t.Errorf("epoch %d after %d daemons were ready", e, p.ready)
-	}
+	ready := p.ready.Load() // before the epoch is read: another daemon may start now
+	p.change("", func(ctx context.Context, c *api.Client) error {
+		status, err := c.Status(ctx, api.None{})
+		if err == nil && int64(status.Daemon.Epoch) < ready {
+			t.Errorf("epoch %d after %d daemons were ready", status.Daemon.Epoch, ready)
+		}
+		return err
+	})
 	p.owned()
 }
 
@@ -301,7 +306,11 @@ func (p *play) owned() {
 	t.Helper()
 	var why string
 	for deadline := time.Now().Add(settleWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		known := children(t, p.g)
+		known, err := childrenOf(t.Context(), p.g)
+		if err != nil {
+			why = err.Error()
+			continue
+		}
 		found, supervisors := map[int]int{}, map[int]bool{}
 		for pid, args := range rig.Naming(p.g.Home) {
 			switch {
