@@ -162,6 +162,50 @@ func TestQuestionThroughRestarts(t *testing.T) {
 	k.unchanged(t, "6")
 }
 
+// TestListenThroughRestart: the subscription of a modern client goes on, without a second acknowledgement, whoever owns the
+// server.
+func TestListenThroughRestart(t *testing.T) {
+	g := rig.Start(t)
+	for _, p := range plans() {
+		if !p.modern || !p.stdio {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			g.Add(p.name, rig.Fixture(t, fakemcp.Options{Era: p.era}), p.flags...)
+			if p.global {
+				g.Share(p.name)
+			}
+			l := p.lane
+			l.url = g.URL(p.name)
+			c := l.client(t, everything)
+			const changed = "notifications/tools/list_changed"
+			stream := c.Begin(`{"jsonrpc":"2.0","id":"listen","method":"subscriptions/listen","params":` + l.params(`"notifications":{"toolsListChanged":true}`) + `}`)
+			stream.Await("notifications/subscriptions/acknowledged", 10*time.Second)
+			if l.backendModern() {
+				stream.Await(changed, 10*time.Second) // it tells at the beginning of each listen
+			}
+			g.Must("daemon", "restart")
+			if !l.backendModern() {
+				trigger := `{"jsonrpc":"2.0","method":"` + changed + `"}`
+				rig.Until(t, slack, "the next daemon listens", func() bool { return len(g.Processes(p.name)) > 0 && g.Processes(p.name)[0].State == "ready" })
+				c.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + l.params(`"name":"raw","arguments":{"lines":[`+quote(trigger)+`,`+quote(done)+`]}`) + `}`)
+			}
+			for {
+				e, ok := stream.Next(10 * time.Second)
+				if !ok {
+					t.Fatal("the stream ended")
+				}
+				if strings.Contains(string(e.Data), "acknowledged") {
+					t.Errorf("acknowledged again: %s", e.Data)
+				}
+				if strings.Contains(string(e.Data), changed) {
+					break
+				}
+			}
+		})
+	}
+}
+
 // TestCommandThroughRestart: `mcpx server call` waits for its answer through a restart, too.
 func TestCommandThroughRestart(t *testing.T) {
 	g := rig.Start(t)
