@@ -16,6 +16,7 @@ import (
 // entry is one call and what its client was told.
 type entry struct {
 	client, key string
+	pad         int // bytes that the answer has to have behind its text
 	class       string
 	body        []byte
 	resumes     int
@@ -28,14 +29,14 @@ type ledger struct {
 	broken  []string // calls without a definite end
 }
 
-func (l *ledger) note(client, key string, o rig.Outcome, err error) {
+func (l *ledger) note(client, key string, pad int, o rig.Outcome, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
 		l.broken = append(l.broken, fmt.Sprintf("%s, key %s: %v", client, key, err))
 		return
 	}
-	l.entries = append(l.entries, entry{client, key, o.Class, o.Body, o.Resumes})
+	l.entries = append(l.entries, entry{client, key, pad, o.Class, o.Body, o.Resumes})
 }
 
 // records is what the fixtures of some servers read.
@@ -122,7 +123,7 @@ func (l *ledger) check(t *testing.T, r records) map[string]int {
 			continue
 		}
 		if e.class == "answer" {
-			if key, _, count := worked(e.body); key != e.key || count != 1 {
+			if key, _, count, pad := worked(e.body); key != e.key || count != 1 || pad != e.pad {
 				wrong = append(wrong, fmt.Sprintf("%s asked for %s and got %.300s", e.client, e.key, e.body))
 			}
 		}
@@ -137,18 +138,19 @@ func (l *ledger) check(t *testing.T, r records) map[string]int {
 	return classes
 }
 
-// worked reads the text of an answer of the tool work.
-func worked(body []byte) (key string, pid, times int) {
+// worked reads the text of an answer of the tool work. Keys hold no x, so the rest of the text is counted.
+func worked(body []byte) (key string, pid, times, pad int) {
 	var m struct {
 		Result struct{ Content []struct{ Text string } }
 	}
 	if json.Unmarshal(body, &m) != nil || len(m.Result.Content) != 1 {
-		return "", 0, 0
+		return "", 0, 0, 0
 	}
-	if n, _ := fmt.Sscanf(m.Result.Content[0].Text, "work %s %d %d", &key, &pid, &times); n != 3 {
-		return "", 0, 0
+	text := m.Result.Content[0].Text
+	if n, _ := fmt.Sscanf(text, "work %s %d %d", &key, &pid, &times); n != 3 {
+		return "", 0, 0, 0
 	}
-	return key, pid, times
+	return key, pid, times, strings.Count(text, "x")
 }
 
 // summary is a map of counts in a fixed order.

@@ -263,7 +263,7 @@ func (p *play) call(work time.Duration) {
 		id := fmt.Sprintf(`"call-%d"`, p.keys)
 		arguments := fmt.Sprintf(`{"key":%q,"wait_ms":%d}`, key, work.Milliseconds())
 		o, err := p.client.Persist(ctx, id, workCall(id, arguments, ""))
-		p.ledger.note("the session", key, o, err)
+		p.ledger.note("the session", key, 0, o, err)
 		switch {
 		case err != nil:
 			p.t.Fatalf("call %s: %v", key, err)

@@ -116,6 +116,9 @@ func (b *Bridge) line(line []byte) {
 	w <- line
 }
 
+// PID is the process of the bridge.
+func (b *Bridge) PID() int { return b.cmd.Process.Pid }
+
 // Odd lists the lines that answer nothing.
 func (b *Bridge) Odd() []string {
 	b.mu.Lock()
