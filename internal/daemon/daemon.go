@@ -54,7 +54,9 @@ type Config struct {
 type Daemon struct {
 	cfg      Config
 	log      *slog.Logger
-	settings Settings // of the start; only Reload looks at it afterwards
+	reloads  sync.Mutex // guards settings after the start
+	settings Settings
+	orphans  func(time.Duration) // tells new supervisors how long to wait for a daemon
 	about    api.Daemon
 
 	lock     *atomicfile.Lock
@@ -215,7 +217,7 @@ func (d *Daemon) buildEdges() error {
 	}, telemetry.For(d.cfg.Log, "httpedge"))
 	front, err := httpedge.NewFront(httpedge.FrontConfig{
 		Gateway: d.gateway, Log: telemetry.For(d.cfg.Log, "httpedge"), Gate: d.gate,
-		Hosts: d.settings.AllowedHosts, TokenOnly: d.settings.LoopbackAuth == AuthToken,
+		Admission: d.admission(),
 	})
 	if err != nil {
 		return err
@@ -234,6 +236,11 @@ func (d *Daemon) buildEdges() error {
 		Gate: d.gate.Local, ConnState: d.gate.ConnState,
 	})
 	return err
+}
+
+// admission is whom the loopback listener lets in, by the settings.
+func (d *Daemon) admission() httpedge.Admission {
+	return httpedge.Admission{Hosts: d.settings.AllowedHosts, TokenOnly: d.settings.LoopbackAuth == AuthToken}
 }
 
 // live is the health of the daemon that serves now.
@@ -297,8 +304,15 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	if err != nil {
 		return api.Reloaded{}, err
 	}
+	d.reloads.Lock()
+	defer d.reloads.Unlock()
 	var out api.Reloaded
 	out.Applied, out.NeedsRestart = d.settings.Changed(next)
+	d.settings.take(next, out.Applied)
+	d.front.Admit(d.admission())
+	if d.orphans != nil {
+		d.orphans(d.settings.OrphanTTL)
+	}
 	if err := d.control.Reapply(ctx); err != nil {
 		return api.Reloaded{}, err
 	}

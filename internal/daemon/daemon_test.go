@@ -189,7 +189,9 @@ func TestReload(t *testing.T) {
 	c.Log = slog.New(slog.NewJSONHandler(&log, nil))
 	d := run(t, c)
 	for _, step := range []struct{ file, want string }{
-		{"[listener]\nallowed_hosts = [\"a.example\"]\n", `"needs_restart":["listener.allowed_hosts"]`},
+		{"[listener]\nallowed_hosts = [\"a.example\"]\n", `"applied":["listener.allowed_hosts"],"needs_restart":null`},
+		{"[listener]\nallowed_hosts = [\"a.example\"]\n", `"applied":null,"needs_restart":null`},
+		{"[supervisor]\norphan_ttl = \"1h\"\n", `"applied":["listener.allowed_hosts","supervisor.orphan_ttl"],"needs_restart":null`},
 		{"[listener]\nnonsense = 1\n", "settings not reloaded"},
 	} {
 		if err := os.MkdirAll(c.Paths.Config, 0o700); err != nil {

@@ -72,7 +72,7 @@ var Registry = []Setting{
 		get: func(s *Settings) []string { return []string{s.ListenerAddress} },
 	},
 	{
-		Key: "listener.loopback_auth", Type: "same-user or token", Default: AuthSameUser, Effect: "internal/test/story/testdata/setting-auth.txtar",
+		Key: "listener.loopback_auth", Type: "same-user or token", Default: AuthSameUser, Hot: true, Effect: "internal/test/story/testdata/setting-auth.txtar",
 		Text: "Who may use the servers over the loopback listener: processes of your own user, as the kernel says, or only bearers of a token. Where the kernel cannot tell, same-user means token. `mcpx connect` works with both.",
 		set: func(s *Settings, v []string) error {
 			s.LoopbackAuth = v[0]
@@ -84,7 +84,7 @@ var Registry = []Setting{
 		get: func(s *Settings) []string { return []string{s.LoopbackAuth} },
 	},
 	{
-		Key: "listener.allowed_hosts", Type: "list of host names", Default: "", list: true, Effect: "internal/test/story/testdata/setting-hosts.txtar",
+		Key: "listener.allowed_hosts", Type: "list of host names", Default: "", list: true, Hot: true, Effect: "internal/test/story/testdata/setting-hosts.txtar",
 		Text: "More host names that requests may be addressed to, beside localhost and loopback addresses, for example the name of a tunnel. Web pages of these hosts may send requests too.",
 		set: func(s *Settings, v []string) error {
 			s.AllowedHosts = v
@@ -98,7 +98,7 @@ var Registry = []Setting{
 		get: func(s *Settings) []string { return s.AllowedHosts },
 	},
 	{
-		Key: "supervisor.orphan_ttl", Type: "time such as 90s, 10m or 12h, or never", Default: "10m", Effect: "internal/test/story/testdata/setting-orphan.txtar",
+		Key: "supervisor.orphan_ttl", Type: "time such as 90s, 10m or 12h, or never", Default: "10m", Hot: true, Effect: "internal/test/story/testdata/setting-orphan.txtar",
 		Text: "How long a server lives on while no daemon runs, so that the next daemon finds it as it was; then it is ended in order. A server with a call in flight gets up to 30 minutes. Servers keep the value that was set when they were started.",
 		set: func(s *Settings, v []string) (err error) {
 			s.OrphanTTL, err = orphanTTL(v[0])
@@ -159,6 +159,16 @@ func (s *Settings) Changed(next Settings) (hot, restart []string) {
 		}
 	}
 	return hot, restart
+}
+
+// take makes the values of some keys those of next.
+func (s *Settings) take(next Settings, keys []string) {
+	for _, row := range Registry {
+		if slices.Contains(keys, row.Key) {
+			s.origin[row.Key] = next.origin[row.Key]
+			_ = row.set(s, row.get(&next)) // it was valid in next
+		}
+	}
 }
 
 func invalid(row Setting, where string, err error) error {

@@ -20,11 +20,16 @@ func (d *Daemon) stdio(epoch store.Epoch) (gateway.Backend, error) {
 	if err := api.MakePrivate(d.cfg.Paths.Run); err != nil {
 		return nil, err
 	}
-	return shim.New(shim.Config{
+	b, err := shim.New(shim.Config{
 		StateDir: d.cfg.Paths.State, RunDir: d.cfg.Paths.Run, Exe: d.cfg.Exe, Version: d.cfg.Version, Epoch: uint64(epoch),
 		Environ: d.cfg.Environ, Now: d.cfg.Now, IDs: id.NewSource(d.cfg.Now, rand.Reader), Log: telemetry.For(d.cfg.Log, "shim"),
 		OrphanTTL: d.settings.OrphanTTL,
 	})
+	if err != nil {
+		return nil, err
+	}
+	d.orphans = b.SetOrphanTTL
+	return b, nil
 }
 
 // sweep ends what earlier daemons of this home left running, and waits for it.

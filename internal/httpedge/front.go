@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"mcpx/internal/era"
 	"mcpx/internal/gateway"
@@ -31,21 +32,27 @@ const (
 
 // FrontConfig is what the client-facing edge needs. Gateway and Log are required.
 type FrontConfig struct {
-	Gateway *gateway.Gateway
-	Log     *slog.Logger
-	Hosts   []string // host names beside loopback that Host and Origin may carry
-	// TokenOnly turns the same-uid rule off: every TCP caller needs a token (listener.loopback_auth = "token").
-	TokenOnly bool
+	Gateway   *gateway.Gateway
+	Log       *slog.Logger
+	Admission Admission // at the start; Admit changes it
 	// Token judges a bearer token; nil knows none.
 	Token func(bearer string) (gateway.Caller, bool)
 	// Gate leads to the next daemon after a hand-over; nil when there will be none.
 	Gate *Gate
 }
 
+// Admission is who may come in by TCP.
+type Admission struct {
+	Hosts []string // host names beside loopback that Host and Origin may carry
+	// TokenOnly turns the same-uid rule off: every TCP caller needs a token (listener.loopback_auth = "token").
+	TokenOnly bool
+}
+
 // Front serves /servers/<name>/mcp to clients of every revision.
 type Front struct {
-	cfg FrontConfig
-	uid int // our own, asked once
+	cfg   FrontConfig
+	uid   int // our own, asked once
+	rules atomic.Pointer[Admission]
 }
 
 // NewFront makes the handler.
@@ -53,8 +60,13 @@ func NewFront(cfg FrontConfig) (*Front, error) {
 	if cfg.Gateway == nil || cfg.Log == nil {
 		return nil, errors.New("httpedge: FrontConfig.Gateway and FrontConfig.Log are required")
 	}
-	return &Front{cfg: cfg, uid: os.Getuid()}, nil
+	f := &Front{cfg: cfg, uid: os.Getuid()}
+	f.Admit(cfg.Admission)
+	return f, nil
 }
+
+// Admit changes who may come in, for requests from now on.
+func (f *Front) Admit(a Admission) { f.rules.Store(&a) }
 
 // ServeHTTP serves one request to /servers/<name>/mcp.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -79,7 +79,8 @@ func (f *Front) hostAllowed(hostport string) bool {
 		host = h
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "localhost" || slices.Contains(f.cfg.Hosts, host) || slices.Contains(f.cfg.Hosts, strings.ToLower(hostport)) {
+	hosts := f.rules.Load().Hosts
+	if host == "localhost" || slices.Contains(hosts, host) || slices.Contains(hosts, strings.ToLower(hostport)) {
 		return true
 	}
 	ip := net.ParseIP(host)
@@ -95,7 +96,7 @@ func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
 		}
 		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "the token is not valid"}
 	}
-	if peer == nil || f.cfg.TokenOnly && !peer.unix {
+	if peer == nil || f.rules.Load().TokenOnly && !peer.unix {
 		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "a token is required (listener.loopback_auth); `mcpx connect` needs none"}
 	}
 	uid, err := peer.peerUID()

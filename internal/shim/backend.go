@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,6 +48,8 @@ type Backend struct {
 	files programs
 	scope scope
 	join  sync.WaitGroup // clean-up that goes on after a link was closed
+
+	orphanTTL atomic.Int64 // Config.OrphanTTL, or what was set since
 }
 
 var _ gateway.Backend = (*Backend)(nil)
@@ -73,8 +76,13 @@ func New(c Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shim: who am I: %w", err)
 	}
-	return &Backend{cfg: c, self: self, speak: spoken}, nil
+	b := &Backend{cfg: c, self: self, speak: spoken}
+	b.orphanTTL.Store(int64(c.OrphanTTL))
+	return b, nil
 }
+
+// SetOrphanTTL changes Config.OrphanTTL for children that are started from now on.
+func (b *Backend) SetOrphanTTL(d time.Duration) { b.orphanTTL.Store(int64(d)) }
 
 // Wait returns when nothing of this Backend runs any more. All links must have been closed or detached.
 func (b *Backend) Wait() { b.join.Wait() }

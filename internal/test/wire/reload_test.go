@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,9 +57,29 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	host := func() int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.Addr+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "tunnel.example"
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+	if status := host(); status != http.StatusForbidden {
+		t.Errorf("a host that is not allowed: HTTP %d", status)
+	}
 	write("[listener]\nallowed_hosts = [\"tunnel.example\"]\n")
-	if out := g.Must("daemon", "reload"); !strings.Contains(out, "Waits for `mcpx daemon restart`: listener.allowed_hosts") {
+	if out := g.Must("daemon", "reload"); !strings.Contains(out, "In force now: listener.allowed_hosts") {
 		t.Errorf("a reload: %s", out)
+	}
+	if status := host(); status != http.StatusOK {
+		t.Errorf("a host that is allowed now: HTTP %d", status)
 	}
 	hangup, err := os.FindProcess(g.PID())
 	if err != nil {
