@@ -10,12 +10,12 @@ import (
 	"mcpx/internal/test/rig"
 )
 
-// newer builds an mcpx of another version.
-func newer(t *testing.T, version string) string {
+// versioned builds the mcpx of a source tree with a version.
+func versioned(t *testing.T, source, version string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mcpx")
 	cmd := exec.Command("go", "build", "-ldflags", "-X mcpx/internal/cli.release="+version, "-o", path, ".")
-	cmd.Dir = rig.Root(t)
+	cmd.Dir = source
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -28,7 +28,7 @@ func TestUpgrade(t *testing.T) {
 	g := rig.Start(t)
 	k, other := keep(t, g, "s", fakemcp.Options{}), keep(t, g, "other", fakemcp.Options{})
 	old := g.Binary
-	next := newer(t, "9.9.9")
+	next := versioned(t, rig.Root(t), "9.9.9")
 	if out := g.Must("daemon", "upgrade", "--binary", next); !strings.Contains(out, "version 9.9.9") {
 		t.Errorf("the upgrade says %s", out)
 	}
