@@ -97,7 +97,10 @@ func TestDuplicate(t *testing.T) {
 		t.Error(err)
 	}
 	select {
-	case <-accepted:
+	case err := <-accepted:
+		if err == nil {
+			t.Error("somebody connected")
+		}
 	case <-time.After(10 * time.Second):
 		t.Error("accept goes on after the listener was closed")
 	}
