@@ -121,7 +121,11 @@ func (d *Daemon) start(ctx context.Context) error {
 	crash.Point("daemon.state-made")
 	me := owner{Pid: os.Getpid(), Started: c.Now().UTC(), Version: c.Version}
 	var err error
-	if d.lock, err = own(ctx, c.Paths); err != nil {
+	grace := lockGrace
+	if c.Take != nil {
+		grace = takeGrace
+	}
+	if d.lock, err = own(ctx, c.Paths, grace); err != nil {
 		return err
 	}
 	if c.Take == nil { // else clients wait: the name is written when they are served
@@ -263,7 +267,7 @@ func EndChildren(ctx context.Context, paths api.Paths, version string, now time.
 	if _, err := os.Stat(paths.State); os.IsNotExist(err) {
 		return 0, nil
 	}
-	lock, err := own(ctx, paths)
+	lock, err := own(ctx, paths, lockGrace)
 	if err != nil {
 		return 0, err
 	}

@@ -24,12 +24,16 @@ type owner struct {
 // killed, and its socket may refuse before its lock is free.
 const lockGrace = 200 * time.Millisecond
 
+// takeGrace is the same for a daemon that takes over: a stranger that was started in between has the lock until it sees
+// that the port is in use.
+const takeGrace = 5 * time.Second
+
 // errHeld ends the wait for a lock that somebody holds for good.
 var errHeld = errors.New("held by a daemon that lives")
 
 // own takes the lock of the home, or fails with an error that names the holder. The new holder then writes its name.
-func own(ctx context.Context, paths api.Paths) (*atomicfile.Lock, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, lockGrace, errHeld)
+func own(ctx context.Context, paths api.Paths, grace time.Duration) (*atomicfile.Lock, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, grace, errHeld)
 	defer stop()
 	lock, err := atomicfile.WaitLock(ctx, paths.Lock())
 	if errors.Is(err, errHeld) {

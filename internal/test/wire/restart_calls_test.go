@@ -52,7 +52,7 @@ func TestLongCallThroughRestarts(t *testing.T) {
 		l := p.lane
 		l.url = g.URL(p.name)
 		r := &running{lane: l, client: l.client(t, `{}`), end: make(chan error, 1)}
-		r.pid = number(t, definite(t, r.client, workless(l, "1", "pid"), slack, "answer"))
+		r.pid = number(t, definite(t, r.client, workless(l, "1", "pid"), persistWithin, "answer"))
 		calls = append(calls, r)
 	}
 	b := g.Connect("ll-global-supervised")
@@ -108,7 +108,7 @@ func TestLongCallThroughRestarts(t *testing.T) {
 		if direct {
 			continue // its child ends with its daemon
 		}
-		if got := number(t, definite(t, r.client, workless(r.lane, "8", "pid"), slack, "answer")); got != r.pid {
+		if got := number(t, definite(t, r.client, workless(r.lane, "8", "pid"), persistWithin, "answer")); got != r.pid {
 			t.Errorf("%s: pid %d answers, it was %d", r.name, got, r.pid)
 		}
 	}
