@@ -73,6 +73,7 @@ func (s *supervisor) told() bool {
 
 // lastWordLocked adds to an exit what no daemon was told of.
 func (s *supervisor) lastWordLocked(info exitInfo) exitInfo {
+	s.countAwayLocked()
 	j := s.journal.info(s.now())
 	for _, c := range j.Entries {
 		c.Request = nil // nothing can be rebuilt from it any more

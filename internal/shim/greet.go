@@ -39,6 +39,7 @@ func (s *supervisor) attach(c *net.UnixConn, h hello) *refused {
 	if s.orphan != nil {
 		s.orphan.Stop()
 	}
+	s.countAwayLocked()
 	fresh := s.state == stateWaiting
 	if fresh {
 		s.spawnLocked()

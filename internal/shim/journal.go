@@ -62,6 +62,7 @@ type journal struct {
 	spares   int
 	finished finished
 	blind    time.Duration // until then absence proves nothing
+	away     time.Duration // how long there was no daemon: nothing of what it did is forgotten in that time
 
 	handshake string
 	shaken    *entry   // the entry whose request bytes are held
@@ -154,7 +155,7 @@ func (j *journal) ask(now time.Duration, n uint64, id, method, tag, line []byte)
 func (j *journal) room(n int) bool { return j.running+n <= j.entries }
 
 // unseen notes that a request was written which could not be registered: absence proves nothing for a while.
-func (j *journal) unseen(now time.Duration) { j.blind = now + finishedFor }
+func (j *journal) unseen(now time.Duration) { j.blind = now - j.away + finishedFor }
 
 // unask takes a request back that was not written after all.
 func (j *journal) unask(n uint64) {
@@ -288,7 +289,7 @@ func (j *journal) done(now time.Duration, n uint64) {
 // finish moves an entry to the done ring.
 func (j *journal) finish(now time.Duration, e *entry) {
 	j.remove(e)
-	if !j.finished.add(now, e, j.entries) {
+	if !j.finished.add(now-j.away, e, j.entries) {
 		j.unseen(now)
 	}
 	if j.spares < maxSpares {
@@ -365,5 +366,6 @@ func (j *journal) sizes() journalSizes {
 
 // info is what the next daemon is told.
 func (j *journal) info(now time.Duration) journalInfo {
-	return journalInfo{Entries: j.calls(now), Finished: j.finished.calls(now), Complete: now >= j.blind}
+	present := now - j.away
+	return journalInfo{Entries: j.calls(now), Finished: j.finished.calls(present), Complete: present >= j.blind}
 }

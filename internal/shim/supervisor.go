@@ -197,6 +197,15 @@ func (s *supervisor) orphaned() {
 	s.life.end(reasonTerminated, "orphan_ttl", process.Ladder{})
 }
 
+// countAwayLocked adds the time without a daemon to what the journal does not count: a daemon that comes after an hour
+// still has to know what the one before it had sent in its last minutes.
+func (s *supervisor) countAwayLocked() {
+	if now := s.now(); s.holder.Load() == nil && s.left > 0 {
+		s.journal.away += now - s.left
+		s.left = now
+	}
+}
+
 // now reads the clock of all waits.
 func (s *supervisor) now() time.Duration { return time.Since(s.started) }
 

@@ -36,6 +36,7 @@ func newWard(t *testing.T, change func(*Config), args ...string) *ward {
 	b := daemonOf(t, w.root, 1)
 	if change != nil {
 		change(&b.cfg)
+		b.SetOrphanTTL(b.cfg.OrphanTTL)
 	}
 	exe, _ := os.Executable()
 	s := quietSink{closed: make(chan gateway.Exit, 1)}
