@@ -11,16 +11,19 @@ import (
 // levels are the log levels of MCP, lowest first; a rank is an index.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// Request takes one request of a legacy client. The answer, and everything that belongs to it, comes on the stream.
-func (x *Session) Request(body []byte, m rpc.Message) *Stream {
-	return x.request(newStream("", x.Version >= era.V20250326), body, m) // kept from its first message: it may become resumable
+// Asking says how a request came.
+type Asking struct {
+	Plain bool // its client takes nothing but the response: questions of the server do not come on its stream
+	Late  bool // another process passed it on after a hand-over
 }
 
-// RequestPlain is Request for a client that takes nothing but the response: questions of the server do not come on this
-// stream.
-func (x *Session) RequestPlain(body []byte, m rpc.Message) *Stream {
-	st := newStream("", false)
-	st.plain = true
+// Request takes one request of a legacy client. The answer, and everything that belongs to it, comes on the stream.
+func (x *Session) Request(body []byte, m rpc.Message) *Stream { return x.Ask(body, m, Asking{}) }
+
+// Ask is Request for requests of any kind.
+func (x *Session) Ask(body []byte, m rpc.Message, how Asking) *Stream {
+	st := newStream("", !how.Plain && x.Version >= era.V20250326) // kept from its first message: it may become resumable
+	st.plain, st.late = how.Plain, how.Late
 	return x.request(st, body, m)
 }
 
@@ -30,6 +33,11 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 	method := m.MethodOf(body)
 	id := m.ID.Of(body)
 	if t := x.news.Load(); t != nil && x.news.CompareAndSwap(t, nil) {
+		st.finish(t.body(id, x.srv.name(), method), 200)
+		return st
+	}
+	if !x.mayRun(id, st.late) {
+		t := trouble{class: NotSent, text: "the request came late from the daemon before; its client was told that it was not sent"}
 		st.finish(t.body(id, x.srv.name(), method), 200)
 		return st
 	}
@@ -57,6 +65,14 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 		x.slot.submit(c)
 	}
 	return st
+}
+
+// mayRun notes a request; see past.made.
+func (x *Session) mayRun(id []byte, late bool) bool {
+	idKey, _ := rpc.IDKey(id)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.past == nil || x.past.made(idKey, late, x.srv.g.now())
 }
 
 // newCall makes the call of a request and enters it under the client's id; nil when that id is in flight already.
@@ -94,9 +110,6 @@ func (x *Session) newCall(st *Stream, method string, body []byte, m rpc.Message)
 		return nil
 	}
 	x.calls[c.idKey] = c
-	if x.past != nil {
-		x.past.made(c.idKey, x.srv.g.now())
-	}
 	return c
 }
 

@@ -20,10 +20,11 @@ type past struct {
 	later trouble         // the same, when the witness has forgotten
 	until time.Time       // the witness knows every request until then
 
-	mine map[string]struct{} // ids of requests that came since: of them the witness knows nothing
+	mine   map[string]struct{} // ids of requests that came since: of them the witness knows nothing
+	unsent map[string]struct{} // ids that a client was told were never sent
 }
 
-// maxMine bounds those ids. Above it the witness is not asked any more.
+// maxMine bounds either set of ids. Above it the witness is not asked any more.
 const maxMine = 4096
 
 // home says which process a session began with. The journal of a supervisor knows the requests of one process: what was
@@ -85,15 +86,20 @@ func (p *past) add(id []byte, method string, told trouble) {
 	p.ends[era.StreamName(id)] = kept{id, method, told}
 }
 
-// made notes the id of a request that came since.
-func (p *past) made(idKey string, now time.Time) {
+// made notes the id of a request that came since. late says that another process passed it on: its client may have given
+// that up, asked here, and been told that the request was never sent. Then it must not run any more: false.
+func (p *past) made(idKey string, late bool, now time.Time) bool {
+	if _, told := p.unsent[idKey]; told && late {
+		return false
+	}
 	if len(p.mine) >= maxMine || now.After(p.until) {
-		return
+		return true
 	}
 	if p.mine == nil {
 		p.mine = map[string]struct{}{}
 	}
 	p.mine[idKey] = struct{}{}
+	return true
 }
 
 // of is what a client that asks for the outcome of a request is told. id is nil when its event id does not hold it.
@@ -105,8 +111,14 @@ func (p *past) of(name string, id []byte, now time.Time) (kept, bool) {
 		return kept{}, false
 	}
 	idKey, _ := rpc.IDKey(id)
-	if _, mine := p.mine[idKey]; mine || now.After(p.until) || len(p.mine) >= maxMine {
+	if _, mine := p.mine[idKey]; mine || now.After(p.until) || len(p.mine) >= maxMine || len(p.unsent) >= maxMine {
 		return kept{id: id, told: p.later}, true
+	}
+	if p.rest.class == NotSent {
+		if p.unsent == nil {
+			p.unsent = map[string]struct{}{}
+		}
+		p.unsent[idKey] = struct{}{}
 	}
 	return kept{id: id, told: p.rest}, true
 }

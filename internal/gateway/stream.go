@@ -34,6 +34,7 @@ type Stream struct {
 	ID string
 
 	plain bool            // the client takes the response and nothing else
+	late  bool            // another process passed the request on
 	moved <-chan struct{} // closed when the server went to another daemon: nothing is accepted any more; nil: never
 
 	mu     sync.Mutex    // guards the fields below; taken last, never with I/O
@@ -49,6 +50,7 @@ type Stream struct {
 	reader uint64        // number of the present reader; an older one is told to stop
 	live   bool          // a reader is attached
 	wake   chan struct{} // cap 1: something changed for the reader
+	began  time.Time     // when it became resumable
 	closed time.Time     // when the stream ended
 	debt   debt          // what the supervisor keeps until the response is delivered or dropped
 	sent   bool          // the request was handed to a link
@@ -292,6 +294,9 @@ func (s *Stream) onGone(f func()) {
 func (s *Stream) resumable(id string) {
 	s.mu.Lock()
 	s.ID, s.keep = id, true
+	if s.began.IsZero() {
+		s.began = time.Now()
+	}
 	s.mu.Unlock()
 }
 
@@ -314,7 +319,7 @@ func (s *Stream) isLive() bool {
 	return s.live
 }
 
-// EventID is the id of one event: <stream>.<epoch>.<seq>.
+// EventID is the id of one event: <stream>.<epoch>.<seq>, to which Reader.Stamp may be added.
 func EventID(stream string, epoch, seq uint64) string {
 	return stream + "." + strconv.FormatUint(epoch, 10) + "." + strconv.FormatUint(seq, 10)
 }

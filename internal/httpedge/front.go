@@ -236,11 +236,7 @@ func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body 
 		x.Respond(body, m)
 		f.accepted(v)
 	case rpc.Request:
-		ask := x.Request
-		if !v.asSSE {
-			ask = x.RequestPlain
-		}
-		v.legacy(x, ask(body, m), m.ID.Of(body))
+		v.legacy(x, x.Ask(body, m, gateway.Asking{Plain: !v.asSSE, Late: wasRelayed(v.r)}), m.ID.Of(body))
 	}
 }
 

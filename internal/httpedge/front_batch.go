@@ -74,7 +74,7 @@ func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, p
 		switch msgs[i].Kind {
 		case rpc.Request:
 			v.body, v.msg = one, msgs[i]
-			inWork = append(inWork, v.pending(x, x.RequestPlain(one, msgs[i])))
+			inWork = append(inWork, v.pending(x, x.Ask(one, msgs[i], gateway.Asking{Plain: true, Late: wasRelayed(v.r)})))
 		case rpc.Notification:
 			x.Notify(one, msgs[i])
 		case rpc.Result, rpc.Error:

@@ -25,6 +25,8 @@ const (
 	// hdrRejoin names, on the unix socket only, the id by which a server knows a modern request that was in flight at a
 	// hand-over: the body is that request again, and its answer is wanted.
 	hdrRejoin = "Mcpx-Rejoin"
+	// hdrRelayed says, on the unix socket only, that a process without state passes on what its client sent.
+	hdrRelayed = "Mcpx-Relayed"
 	// relayIdle is how long a connection without work is kept after a hand-over. Ending it sooner could meet a request
 	// on its way; pools of clients end theirs within 60 to 90 s.
 	relayIdle = 75 * time.Second
@@ -64,6 +66,7 @@ func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Ga
 		Transport: way, FlushInterval: -1, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "http", "mcpx", "mcpx"
+			p.Out.Header.Set(hdrRelayed, "1")
 		},
 		ModifyResponse: func(res *http.Response) error {
 			res.Header.Set("Connection", "close") // its client then connects to the next daemon
@@ -85,6 +88,9 @@ func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Ga
 	}
 	return g
 }
+
+// wasRelayed reports whether a process without state passed the request on.
+func wasRelayed(r *http.Request) bool { return r.Header.Get(hdrRelayed) != "" && fromUnix(r) }
 
 // unreached says that there was no connection to the next daemon: nothing was sent.
 type unreached struct{ error }
