@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/era"
 )
 
 // shutAll ends every session and lane of a server that is no longer routed.
@@ -80,12 +81,28 @@ func (s *Server) stop(ctx context.Context, children bool) error {
 			}
 			continue
 		}
+		l.goOn()
 		if err := l.link.Detach(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.name(), err))
 		}
 		laneSink{l}.Closed(Exit{Reason: Detached})
 	}
 	return errors.Join(errs...)
+}
+
+// goOn ends the streams of calls that go on without us, without an answer: the next daemon has it. Only for clients that
+// get an event id with the first word of a stream and can resume by it; others are told that the outcome is unknown.
+func (l *lane) goOn() {
+	if l.kept == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.byRef {
+		if x, legacy := c.owner.(*Session); legacy && x.Version >= era.V20251125 && c.stream != nil && !c.stream.plain {
+			c.stream.end()
+		}
+	}
 }
 
 // sweep ends idle sessions and lanes.

@@ -89,13 +89,22 @@ func (x *Session) Standalone() *Reader { return x.get.Follow() }
 func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Reader, *Refusal) {
 	bad := &Refusal{Status: 400, Code: era.CodeInvalidRequest, Message: "Last-Event-ID names no stream of this session that can be resumed"}
 	parts := strings.Split(lastEventID, ".")
-	if len(parts) != 3 {
+	if len(parts) != 3 && len(parts) != 4 {
+		return nil, nil, bad
+	}
+	began, fine := stampOf(parts[3:])
+	if !fine {
 		return nil, nil, bad
 	}
 	epoch, err1 := strconv.ParseUint(parts[1], 10, 64)
 	seq, err2 := strconv.ParseUint(parts[2], 10, 64)
 	if err1 != nil || err2 != nil || epoch > x.srv.g.cfg.Epoch || epoch == 0 && seq != 0 {
 		return nil, nil, bad
+	}
+	// A daemon that ends knows nothing for certain any more: the next one does.
+	ending := &Refusal{Status: 503, Code: codeBusy, Message: "the daemon is stopping; try again"}
+	if x.srv.g.ctx.Err() != nil {
+		return nil, nil, ending
 	}
 	if epoch == x.srv.g.cfg.Epoch {
 		if st := x.streamNamed(parts[0], nil); st != nil {
@@ -113,8 +122,11 @@ func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Rea
 	st := x.streamNamed(name, id)
 	if st == nil {
 		x.slot.decided(ctx)
+		if x.srv.g.ctx.Err() != nil {
+			return nil, nil, ending
+		}
 		if st = x.streamNamed(name, id); st == nil {
-			st = x.outcome(name, id)
+			st = x.outcome(name, id, began)
 		}
 	}
 	if st == nil {
@@ -144,14 +156,18 @@ func (x *Session) streamNamed(name string, id []byte) *Stream {
 	return c.stream
 }
 
-// outcome makes the stream that tells how a call of an earlier daemon ended.
-func (x *Session) outcome(name string, id []byte) *Stream {
+// outcome makes the stream that tells how a call of an earlier daemon ended. began is when its stream did, zero when that is
+// not known.
+func (x *Session) outcome(name string, id []byte, began time.Time) *Stream {
 	now := x.srv.g.now()
 	x.mu.Lock()
 	var k kept
 	ok := false
 	if x.past != nil {
 		k, ok = x.past.of(name, id, now)
+		if k.told.class == NotSent && !x.past.covers(id, began) {
+			k.told = x.past.later
+		}
 	}
 	x.mu.Unlock()
 	if !ok {
@@ -159,6 +175,7 @@ func (x *Session) outcome(name string, id []byte) *Stream {
 	}
 	x.news.Store(nil) // this tells it
 	st := newStream("", true)
+	st.began = longAgo // the call is older than this stream
 	st.finish(k.told.body(k.id, x.srv.name(), k.method), 200)
 	x.Promote(st, k.id)
 	return st
