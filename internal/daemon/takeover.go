@@ -102,11 +102,12 @@ func (l *Line) awaitGo() error {
 	return nil
 }
 
-// takeFiles makes listeners of inherited descriptors.
+// takeFiles makes listeners of inherited descriptors, and closes those: an address is let go of when its listener closes.
 func takeFiles(files []*os.File) (*Taken, error) {
 	var found []net.Listener
 	for _, f := range files {
 		l, err := net.FileListener(f)
+		_ = f.Close() // the listener has a copy
 		if err != nil {
 			for _, l := range found {
 				_ = l.Close() // a copy
