@@ -38,7 +38,7 @@ func TestResume(t *testing.T) {
 			t.Errorf("another session's event id got %v", bad)
 		}
 	}
-	for _, id := range []string{"", "g", "g.7", "g.7.x", "g.x.0", "g.7.99", "g.7.-1", "r.7.0", "h1.7.0", "g.7.0.0", "g.8.0", "g.0.1", strings.Repeat(".", 9)} {
+	for _, id := range []string{"", "g", "g.7", "g.7.x", "g.x.0", "g.7.99", "g.7.-1", "r.7.0", "h1.7.0", "g.7.0.0.0", "g.8.0", "g.0.1", strings.Repeat(".", 9)} {
 		if _, _, bad := x.Resume(t.Context(), id); bad == nil || bad.Status != 400 {
 			t.Errorf("%q got %v, want 400", id, bad)
 		}

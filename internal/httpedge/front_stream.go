@@ -217,7 +217,7 @@ func (v view) stream(out *streamView, e gateway.Event, have bool) bool {
 	defer func() { _ = flush.SetWriteDeadline(time.Time{}) }() // the connection serves further requests
 	var buf []byte
 	if out.prime {
-		buf = append(buf, "id: "+gateway.EventID(out.name, out.epoch, out.at)+"\nretry: "+retryMS+"\ndata: \n\n"...)
+		buf = append(buf, "id: "+gateway.EventID(out.name, out.epoch, out.at)+out.reader.Stamp()+"\nretry: "+retryMS+"\ndata: \n\n"...)
 	}
 	send := func() bool {
 		// A client that stopped reading and keeps its connection must not hold the stream for ever. Where the deadline
@@ -287,7 +287,7 @@ func (v view) stream(out *streamView, e gateway.Event, have bool) bool {
 func (s *streamView) append(dst []byte, e gateway.Event) []byte {
 	id := ""
 	if s.name != "" {
-		id = gateway.EventID(s.name, s.epoch, e.Seq)
+		id = gateway.EventID(s.name, s.epoch, e.Seq) + s.reader.Stamp()
 	}
 	return AppendEvent(dst, id, e.Data)
 }
