@@ -235,9 +235,9 @@ func (a *adoption) failed(err error) {
 	case s.moving.Load(): // it is the next daemon's
 	case a.lane != nil:
 		laneSink{a.lane}.Closed(Exit{Reason: SupervisorLost, Text: "the supervisor did not answer any more"})
+	case s.g.ctx.Err() != nil: // we end in the middle of it: its server looks unwanted, but it is the next daemon's
 	case errors.Is(err, errUnfinished) || errors.Is(err, errUnwanted):
 		a.keeper.End(a.one.ID, err.Error())
-	case s.g.ctx.Err() != nil:
 	default:
 		s.mu.Lock()
 		if s.wedged == nil {
