@@ -24,27 +24,43 @@ const (
 	Gemini   Agent = "gemini"
 	Cline    Agent = "cline"
 	OpenCode Agent = "opencode"
+	Kilo     Agent = "kilo"
 )
+
+// agents says what is particular about each agent: its dialect, and where it keeps its files. The order is the one in
+// which servers are shown, and the first to use a name keeps it.
+var agents = []struct {
+	agent   Agent
+	title   string
+	dialect func() dialect
+	files   func(System) []Location // the weaker ones first
+}{
+	{Claude, "Claude Code", claude, System.claudeFiles},
+	{Codex, "Codex", codex, System.codexFiles},
+	{Gemini, "Gemini CLI", gemini, System.geminiFiles},
+	{Cline, "Cline", cline, System.clineFiles},
+	{OpenCode, "OpenCode", openCode, System.openCodeFiles},
+	{Kilo, "Kilo", openCode, System.kiloFiles},
+}
 
 // Title is the name of an agent as people spell it.
 func (a Agent) Title() string {
-	switch a {
-	case Claude:
-		return "Claude Code"
-	case Codex:
-		return "Codex"
-	case Gemini:
-		return "Gemini CLI"
-	case Cline:
-		return "Cline"
-	case OpenCode:
-		return "OpenCode"
+	for _, row := range agents {
+		if row.agent == a {
+			return row.title
+		}
 	}
 	return string(a)
 }
 
 // Agents lists all agents, in the order in which their servers are shown.
-func Agents() []Agent { return []Agent{Claude, Codex, Gemini, Cline, OpenCode} }
+func Agents() []Agent {
+	all := make([]Agent, 0, len(agents))
+	for _, row := range agents {
+		all = append(all, row.agent)
+	}
+	return all
+}
 
 // ParseAgent reads the name of an agent; hyphens are as good as underscores.
 func ParseAgent(s string) (Agent, error) {
@@ -110,17 +126,10 @@ type dialect struct {
 type lenience struct{ comments, trailingCommas, mark, empty bool }
 
 func dialectOf(a Agent) dialect {
-	switch a {
-	case Claude:
-		return claude()
-	case Codex:
-		return codex()
-	case Gemini:
-		return gemini()
-	case Cline:
-		return cline()
-	case OpenCode:
-		return openCode()
+	for _, row := range agents {
+		if row.agent == a {
+			return row.dialect()
+		}
 	}
 	panic("clientfile: unknown agent " + string(a))
 }

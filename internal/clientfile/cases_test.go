@@ -114,6 +114,9 @@ new on http none complete`,
 h on http header-template complete`,
 		"opencode/jsonc-comments-then-add--opencode.jsonc": `fs off stdio none complete
 new on http none complete`,
+		"kilo/global-mixed--kilo.jsonc": `fs on stdio none complete
+h on http header-template complete`,
+		"kilo/project-after-list--kilo.json": "team on http none complete",
 	}
 	seen := 0
 	for _, a := range Agents() {
@@ -141,6 +144,39 @@ new on http none complete`,
 	}
 	if seen != len(want) {
 		t.Errorf("%d files, want %d", seen, len(want))
+	}
+}
+
+// TestWrittenRecords: the whole observation of files that agents wrote, each checked by hand against the dialect.
+func TestWrittenRecords(t *testing.T) {
+	records, err := filepath.Glob(filepath.Join("testdata", "*", "observed", "*.json"))
+	if err != nil || len(records) == 0 {
+		t.Fatalf("records %v, %v", records, err)
+	}
+	for _, path := range records {
+		dir, name := filepath.Dir(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".json")
+		a := Agent(filepath.Base(dir))
+		t.Run(string(a)+"/"+name, func(t *testing.T) {
+			expected := readFile(t, path)
+			var want struct {
+				File File `json:"file"`
+			}
+			if err := json.Unmarshal(expected, &want); err != nil {
+				t.Fatal(err)
+			}
+			want.File.Format = "" // the reader has to say it
+			inputs, err := filepath.Glob(filepath.Join(dir, "written", name+".*"))
+			if err != nil || len(inputs) != 1 {
+				t.Fatalf("inputs %v, %v", inputs, err)
+			}
+			got, err := json.Marshal(Read(Location{Agent: a, File: want.File}, readFile(t, inputs[0]), testHub))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(value(t, expected), value(t, got)); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
 	}
 }
 

@@ -111,6 +111,9 @@ func TestObserveDefaultPlaces(t *testing.T) {
 	h.write("home/.config/opencode/opencode.jsonc", named(openCodeDoc, "b"))
 	h.write("home/src/app/opencode.json", named(openCodeDoc, "c"))
 	h.write("home/src/app/sub/.opencode/opencode.json", named(openCodeDoc, "d"))
+	h.write("home/.config/kilo/kilo.json", named(openCodeDoc, "a"))
+	h.write("home/.config/kilo/kilo.jsonc", named(openCodeDoc, "b"))
+	h.write("home/src/app/kilo.json", named(openCodeDoc, "c"))
 	h.expect(`
 		claude_code home/.claude.json user +u
 		claude_code home/src/app/.mcp.json project shared -p!approval-pending
@@ -125,7 +128,10 @@ func TestObserveDefaultPlaces(t *testing.T) {
 		opencode home/.config/opencode/config.json user +a
 		opencode home/.config/opencode/opencode.jsonc user +b
 		opencode home/src/app/opencode.json project shared +c
-		opencode home/src/app/sub/.opencode/opencode.json project shared +d`)
+		opencode home/src/app/sub/.opencode/opencode.json project shared +d
+		kilo home/.config/kilo/kilo.json user +a
+		kilo home/.config/kilo/kilo.jsonc user +b
+		kilo home/src/app/kilo.json project shared +c`)
 }
 
 func TestObserveMovedPlaces(t *testing.T) {
@@ -141,13 +147,15 @@ func TestObserveMovedPlaces(t *testing.T) {
 	h.write("g.json", named(claudeDoc, "yes"))
 	h.write("xdg/opencode/opencode.json", named(openCodeDoc, "yes"))
 	h.write("oc.json", named(openCodeDoc, "named"))
+	h.write("xdg/kilo/kilo.json", named(openCodeDoc, "yes"))
 	h.expect(`
 		claude_code c/.claude.json user +yes
 		codex x/config.toml user +yes
 		gemini g.json managed +yes
 		opencode xdg/opencode/opencode.json user +yes
 		opencode oc.json user +named
-		opencode OPENCODE_CONFIG_CONTENT local +inline`)
+		opencode OPENCODE_CONFIG_CONTENT local +inline
+		kilo xdg/kilo/kilo.json user +yes`)
 	for _, l := range h.system().Locate() {
 		if l.Agent == Codex && l.File.Scope == ScopeUser && l.Rule != "CODEX_HOME" {
 			t.Errorf("%s was found by %s, want CODEX_HOME", l.File.Path, l.Rule)
@@ -245,13 +253,16 @@ func TestEffectiveLayers(t *testing.T) {
 	h.write("home/src/app/.mcp.json", `{"mcpServers": {"a": {"command": "not approved"}, "b": {"command": "project"}, "c": {"command": "project"}}}`)
 	h.write("home/.config/opencode/opencode.json", `{"mcp": {"x": {"type": "local", "command": ["user", "1"], "enabled": false}, "y": {"type": "local", "command": ["user"]}}}`)
 	h.write("home/src/app/opencode.json", `{"mcp": {"x": {"enabled": true}, "y": {"type": "remote", "url": "http://h"}}}`)
+	h.env["OPENCODE_CONFIG_CONTENT"] = named(openCodeDoc, "inline")
+	h.write("home/.config/kilo/kilo.json", `{"mcp": {"k": {"type": "local", "command": ["user", "1"]}}}`)
+	h.write("home/src/app/kilo.json", `{"mcp": {"k": {"enabled": false}}}`)
 	h.write("home/.codex/config.toml", "[projects.\""+app+"\"]\ntrust_level = \"trusted\"\n"+named(codexDoc, "z")+"args = [\"1\"]\n")
 	h.write("home/src/app/.codex/config.toml", "[mcp_servers.z]\nargs = [\"2\"]\n")
 	h.write("home/.gemini/settings.json", `{"mcp": {"excluded": ["g"]}}`)
 	h.write("home/src/app/sub/.gemini/settings.json", named(claudeDoc, "g"))
 	want := strings.Join([]string{
 		"+claude_code/a user 1", "+claude_code/b project", "+claude_code/c local", "-claude_code/off user",
-		"+codex/z x 2", "-gemini/g x", "+opencode/x user 1", "+opencode/y http://h",
+		"+codex/z x 2", "-gemini/g x", "+opencode/x user 1", "+opencode/y http://h", "+opencode/inline x", "-kilo/k user 1",
 	}, "\n")
 	if d := cmp.Diff(want, h.effective()); d != "" {
 		t.Errorf("-want +got:\n%s", d)

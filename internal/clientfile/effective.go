@@ -34,7 +34,7 @@ func (s System) effective(a Agent, all []Observed, hub Hub) []Entry {
 			if e.Scope == "" {
 				e.Scope = o.File.Scope
 			}
-			if e.Scope == ScopeLocal && !slices.Contains(s.upwards(), e.project) {
+			if e.Scope == ScopeLocal && e.project != "" && !slices.Contains(s.upwards(), e.project) {
 				continue // of another project
 			}
 			entries = append(entries, e)
