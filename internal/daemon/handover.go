@@ -34,8 +34,9 @@ const (
 	serveWithin = 20 * time.Second
 	// settleWithin is how long operations of the local API that use the database may go on.
 	settleWithin = 2 * time.Second
-	// detachWithin bounds leaving the supervisors.
-	detachWithin = 5 * time.Second
+	// detachWithin bounds leaving the supervisors. One whose child reads nothing cannot take what is on the way to it; the
+	// next daemon sends that anew.
+	detachWithin = 2 * time.Second
 	// rejoinWithin is how long a daemon that took over keeps calls of 2026-07-28 for the old one, which joins them again
 	// for its clients as soon as the socket answers.
 	rejoinWithin = 10 * time.Second

@@ -24,6 +24,9 @@ func (d *Daemon) stdio(epoch store.Epoch) (gateway.Backend, error) {
 		StateDir: d.cfg.Paths.State, RunDir: d.cfg.Paths.Run, Exe: d.cfg.Exe, Version: d.cfg.Version, Epoch: uint64(epoch),
 		Environ: d.cfg.Environ, Now: d.cfg.Now, IDs: id.NewSource(d.cfg.Now, rand.Reader), Log: telemetry.For(d.cfg.Log, "shim"),
 		OrphanTTL: d.settings.OrphanTTL,
+		// The lock of the home says who serves. A daemon before us may still be attached: it handed over while a child read
+		// nothing, and its last messages are stuck on the way.
+		Steal: true,
 	})
 	if err != nil {
 		return nil, err
