@@ -122,8 +122,9 @@ func (e *Env) showDaemon(ctx context.Context, state string) error {
 var daemonStop = Command{
 	Path: "daemon stop", Short: "Stop the daemon", Op: "daemon.stop",
 	Long: "It returns when the process has ended. Supervised servers go on with their state, and the next daemon takes them\n" +
-		"up again with the sessions of their clients; without one they end after ten minutes (setting\n" +
-		"supervisor.orphan_ttl). --children ends them now, also when no daemon runs.",
+		"up again with the sessions of their clients and the calls in flight; without one they end after ten minutes\n" +
+		"(setting supervisor.orphan_ttl). --children ends them now, also when no daemon runs. To put a new daemon into\n" +
+		"the place of this one, use `mcpx daemon restart`.",
 	Example: "mcpx daemon stop\nmcpx daemon stop --children",
 	Flags:   []Flag{{Name: "children", Kind: BoolFlag, Usage: "end the processes of all servers too"}},
 	Run: func(ctx context.Context, e *Env, a Args) error {
@@ -162,9 +163,13 @@ func (e *Env) supervised(ctx context.Context) int {
 	if err != nil {
 		return 0
 	}
+	d, err := client.DaemonStatus(ctx, api.None{})
+	if err != nil || d.Up {
+		return 0 // a daemon that does not answer is told by the stop itself; `mcpx up` ends what it started
+	}
 	page, err := client.Processes(ctx, api.ProcessQuery{})
 	if err != nil {
-		return 0 // a daemon that does not answer is told by the stop itself
+		return 0
 	}
 	n := 0
 	for _, p := range page.Processes {
@@ -209,9 +214,9 @@ var daemonRestart = Command{
 	Path: "daemon restart", Short: "Let a new process take the place of the daemon; no call fails", Op: "daemon.restart",
 	Long: "Use it after an upgrade of mcpx or a change of a setting that waits for a restart. The new process gets the\n" +
 		"listening sockets and the servers: they go on, with their state, and so do the sessions and the calls in flight,\n" +
-		"however long they take. When it cannot start, the old one goes on. An address that was given with --listen is\n" +
-		"kept, and so is the environment of the daemon, unless --env replaces it. Servers that were added with\n" +
-		"--supervised=false end; calls that run there get 10s.",
+		"however long they take. When it cannot start, the old one goes on; when none runs, one is started. An address\n" +
+		"that was given with --listen is kept, and so is the environment of the daemon, unless --env replaces it. Servers\n" +
+		"that were added with --supervised=false end; calls that run there get 10s.",
 	Example: "mcpx daemon restart\nGITHUB_TOKEN=... mcpx daemon restart --env",
 	Flags: []Flag{
 		listenFlag,
@@ -228,8 +233,9 @@ var daemonRestart = Command{
 
 var daemonUpgrade = Command{
 	Path: "daemon upgrade", Short: "Let another mcpx take the place of the daemon; no call fails",
-	Long: "It is `mcpx daemon restart` with another binary, which is tried first. Supervisors of running servers keep\n" +
-		"their version until their server restarts; `mcpx ps` shows it when versions differ.",
+	Long: "It is `mcpx daemon restart` with another binary, which is tried first. Later restarts use that binary, too;\n" +
+		"after a stop or a crash the mcpx that you call starts the daemon. Supervisors of running servers keep their\n" +
+		"version until their server starts again; `mcpx ps` shows it when versions differ.",
 	Example: "mcpx daemon upgrade --binary ~/Downloads/mcpx",
 	Flags:   []Flag{{Name: "binary", Kind: StringFlag, Value: "PATH", Usage: "path PATH of the mcpx that takes over; it must stay there"}, listenFlag},
 	Run: func(ctx context.Context, e *Env, a Args) error {
@@ -327,6 +333,9 @@ func (e *Env) startAgain(ctx context.Context, client api.Service, listen string)
 	}
 	if _, err := e.startDaemon(ctx, flags); err != nil {
 		return err
+	}
+	if old.Pid == 0 {
+		return e.showDaemon(ctx, "started")
 	}
 	return e.showDaemon(ctx, "restarted")
 }

@@ -58,6 +58,9 @@ func TestUnknownWords(t *testing.T) {
 		"server import no-such":    "`mcpx up` finds the files of agents by itself",
 		"server --json":            "Available Commands",
 		"daemon start --listen :1": "not a loopback address",
+		"server logs x -n many":    "want a number",
+
+		"server edit x --supervised=maybe": "want true or false",
 	} {
 		if code := x.types(strings.Fields(line)...); code != 2 || x.out.Len() > 0 {
 			t.Errorf("%s: exit code %d, stdout %q", line, code, x.out.String())

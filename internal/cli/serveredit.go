@@ -13,8 +13,10 @@ import (
 
 var serverEdit = Command{
 	Path: "server edit", Short: "Change a server", Op: "server.edit", Args: "NAME", Min: 1, Max: 1, Dash: true, Complete: serverNames,
-	Long: "Only what you give is changed; --unset-env also takes back what --env-pass allowed. A command after -- replaces the whole command line. When the command, its\n" +
-		"variables, the URL or the sharing change, the processes of the server end and the next call starts new ones.",
+	Long: "Only what you give is changed; --unset-env also takes back what --env-pass allowed. A command after -- replaces\n" +
+		"the whole command line. Limits, titles and --on-change count at once and disturb nothing. When the command, its\n" +
+		"directory or variables, the URL, --supervised or the sharing change, the processes of the server end, and so do\n" +
+		"its sessions and calls: clients begin a new session, and the next call starts a new process.",
 	Example: "mcpx server edit memory --sharing global\nmcpx server edit memory --idle-timeout never\n" +
 		"mcpx server edit github --unset-env DEBUG -- uvx mcp-server-github@1.2.0",
 	Flags: append([]Flag{

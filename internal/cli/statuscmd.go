@@ -37,7 +37,7 @@ var status = Command{
 			pairs(w, append(e.aboutDaemon(s.Daemon), [][2]string{
 				{"memory", size(s.Resident)},
 				{"servers", fmt.Sprintf("%d: %d running, %d idle, %d failing, %d not in use", s.Servers.Total, s.Servers.Running, s.Servers.Idle, s.Servers.Failing, s.Servers.Disabled)},
-				{"traffic", fmt.Sprintf("%d requests, %d sessions", s.Counters.Requests, s.Counters.Sessions)},
+				{"traffic", fmt.Sprintf("requests %d, sessions %d", s.Counters.Requests, s.Counters.Sessions)},
 			}...))
 			e.printHealth(w, s.Health)
 		}); err != nil {

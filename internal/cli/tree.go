@@ -232,6 +232,11 @@ func (d *duration) Set(text string) error {
 // flagError turns an error of the flag library into one that names the nearest flag.
 func flagError(c *cobra.Command, err error) error {
 	text := err.Error()
+	for parser, want := range map[string]string{"ParseBool": "true or false", "ParseInt": "a number"} {
+		if what, _, found := strings.Cut(text, ": strconv."+parser+":"); found {
+			text = what + ": want " + want
+		}
+	}
 	f := fault.New(fault.Invalid, "flag-invalid").Saying("%s", text).Hinting("`%s -h` lists the flags", c.CommandPath())
 	unknown, found := strings.CutPrefix(text, "unknown flag: --")
 	if !found {
