@@ -25,6 +25,7 @@ const (
 	Cline    Agent = "cline"
 	OpenCode Agent = "opencode"
 	Kilo     Agent = "kilo"
+	Qwen     Agent = "qwen"
 )
 
 // agents says what is particular about each agent: its dialect, and where it keeps its files. The order is the one in
@@ -41,6 +42,7 @@ var agents = []struct {
 	{Cline, "Cline", cline, System.clineFiles},
 	{OpenCode, "OpenCode", openCode, System.openCodeFiles},
 	{Kilo, "Kilo", openCode, System.kiloFiles},
+	{Qwen, "Qwen Code", qwen, System.qwenFiles},
 }
 
 // Title is the name of an agent as people spell it.

@@ -117,6 +117,11 @@ new on http none complete`,
 		"kilo/global-mixed--kilo.jsonc": `fs on stdio none complete
 h on http header-template complete`,
 		"kilo/project-after-list--kilo.json": "team on http none complete",
+		"qwen/full-flags--settings.json":     "full on http none complete",
+		"qwen/project-scope--settings.json":  "team on http none complete",
+		"qwen/user-mixed--settings.json": `fs on stdio none complete
+h on http header-template complete
+sse on sse none complete`,
 	}
 	seen := 0
 	for _, a := range Agents() {

@@ -388,6 +388,8 @@ func TestExpand(t *testing.T) {
 		{expandDollar, "$A-${A}-${B:-d}-$B-$-$1-${", "1-1-d-$B-$-$1-${"},
 		{expandDollar, "${B}", "!"},
 		{expandDollar, "$DOLLAR ${DOLLAR}", "$A $A"},
+		{expandPlain, "$A-${A}-${B:-d}-$B-$-$1-${}-$DOLLAR", "1-1-${B:-d}-$B-$-$1-${}-$A"},
+		{expandPlain, "${B}", "!"},
 		{expandCurly, "{env:A}{env:B} ${A} {file:~/secret.txt} {file:near.txt}", "1 ${A} from home near"},
 		{expandCurly, "{file:none.txt}", "!"},
 	} {

@@ -18,6 +18,7 @@ type expander func(value string, w world) (string, error)
 
 var (
 	bracedRef = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+	plainRef  = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 	bareRef   = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 	curlyRef  = regexp.MustCompile(`\{(env|file):([^}]+)\}`)
 )
@@ -91,6 +92,19 @@ func expandBare(ref string, w world) (string, error) {
 		return v, nil
 	}
 	return ref, nil
+}
+
+// expandPlain is Qwen's: $V and ${V}, without defaults. As with Gemini, a bare $V that is not set stays as it is.
+func expandPlain(value string, w world) (string, error) {
+	return replace(value, plainRef, func(m []string) (string, error) {
+		if v, ok := w.lookup(m[1] + m[2]); ok {
+			return v, nil
+		}
+		if m[2] != "" {
+			return "", unset(m[2])
+		}
+		return m[0], nil
+	})
 }
 
 // expandCurly is OpenCode's: {env:V}, empty when it is not set, and {file:path}.

@@ -121,6 +121,14 @@ func (e Entry) Agent() Agent { return e.agent }
 // Project is the project that the entry counts for, "" every one.
 func (e Entry) Project() string { return e.project }
 
+// switchOff notes that the agent does not use the entry.
+func (e *Entry) switchOff() {
+	e.Enabled = false
+	if e.Routed != nil {
+		e.Routed.State = RoutedDisabled
+	}
+}
+
 // Tools is the agent's own filter; a nil Allow allows everything.
 type Tools struct {
 	Allow []string `json:"allow"`
@@ -176,10 +184,9 @@ func Read(l Location, data []byte, hub Hub) Observed {
 		if e.project == "" {
 			e.project = l.File.Project
 		}
-		e.Enabled = e.Enabled && l.gate == "" && !switchedOff(o.off, f.name, f.project)
 		e.gated = l.gate != ""
-		if e.Routed != nil && !e.Enabled {
-			e.Routed.State = RoutedDisabled
+		if !e.Enabled || e.gated || switchedOff(o.off, f.name, f.project) {
+			e.switchOff()
 		}
 		o.Problems = append(o.Problems, r.fatal(data)...)
 		o.Entries = append(o.Entries, e)

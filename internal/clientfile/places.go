@@ -125,6 +125,16 @@ func (s System) kiloFiles() []Location {
 	return all
 }
 
+func (s System) qwenFiles() []Location {
+	all := []Location{at(Qwen, ScopeUser, byDefault, s.Home, ".qwen", "settings.json")}
+	if s.Project != "" && s.Project != s.Home { // as Gemini CLI
+		all = append(all,
+			at(Qwen, ScopeProject, byDefault, s.Project, ".mcp.json"),
+			at(Qwen, ScopeProject, byDefault, s.Project, ".qwen", "settings.json"))
+	}
+	return all
+}
+
 // upwards lists the directories from the git root down to the project, the nearest last. Without a work tree it is the
 // project alone: a walk to the root would read files of other people's directories.
 func (s System) upwards() []string {

@@ -42,6 +42,8 @@ func TestBrokenFiles(t *testing.T) {
 		"opencode string command": {OpenCode, `{"mcp": {"a": {"type": "local", "command": "x"}}}`, "config-broken 1:15 wrong-type"},
 		"opencode no type":        {OpenCode, `{"mcp": {"a": {"command": ["x"]}}}`, "config-broken 1:15 unknown-type"},
 		"opencode other type":     {OpenCode, `{"mcp": {"a": {"type": "stdio", "command": ["x"]}}}`, "config-broken 1:15 unknown-type"},
+		"qwen trailing comma":     {Qwen, "{\n\"a\": [1,]}", "config-broken 2:9 invalid character ']'"},
+		"qwen empty":              {Qwen, "", "config-broken 1:1 the file is empty"},
 		"too deep":                {OpenCode, `{"a": ` + strings.Repeat("[", 20000), "config-broken 1:10006 invalid character '[' exceeded max depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,6 +203,10 @@ func FuzzCodex(f *testing.F) {
 
 func FuzzGemini(f *testing.F) {
 	fuzz(f, Gemini, `{ // c`+"\n"+`"mcp": {"excluded": ["a"], "allowed": ["b"]}, "mcpServers": {"a": {"httpUrl": "$V"}, "b": {"command": "x", "env": {"A": "${V}$"}}}}`)
+}
+
+func FuzzQwen(f *testing.F) {
+	fuzz(f, Qwen, `{"mcp": {"excluded": ["a"]}, "mcpServers": {"a": {"url": "$V", "type": "http"}, "b": {"httpUrl": "http://h", "headers": {"A": "${V}$"}}}}`)
 }
 
 func FuzzCline(f *testing.F) {

@@ -13,6 +13,8 @@ type trust struct {
 	approved []string // servers of .mcp.json that Claude may start
 	rejected []string
 	all      bool // Claude may start all of them
+
+	qwen map[string]qwenDecision // by server, for the project
 }
 
 // trust reads the agents' own records.
@@ -42,6 +44,7 @@ func (s System) trust() trust {
 			t.codex = append(t.codex, p.name)
 		}
 	}
+	t.qwen = s.qwenDecisions(read(filepath.Join(s.Home, ".qwen", "mcpApprovals.json"), qwen()))
 	take := func(n node) {
 		yes, _ := n.get("enabledMcpjsonServers").texts()
 		no, _ := n.get("disabledMcpjsonServers").texts()
@@ -76,23 +79,33 @@ func (t trust) gate(l Location) string {
 	return "project-untrusted"
 }
 
-// approve switches off what Claude would ask about, or was told not to start.
+// approve switches off what an agent would ask about, or was told not to start.
 func (t trust) approve(o *Observed) {
-	if o.Agent != Claude || o.File.Scope != ScopeProject {
+	if o.File.Scope != ScopeProject {
+		return
+	}
+	var decide func(Entry) (rejected, approved bool)
+	switch o.Agent { //nolint:exhaustive // the others do not ask about single servers
+	case Claude:
+		decide = func(e Entry) (bool, bool) {
+			return slices.Contains(t.rejected, e.Name), t.all || slices.Contains(t.approved, e.Name)
+		}
+	case Qwen:
+		decide = func(e Entry) (bool, bool) {
+			d := t.qwen[e.Name]
+			return d.rejects(*e.value), d.approves(*e.value)
+		}
+	default:
 		return
 	}
 	for i := range o.Entries {
 		e := &o.Entries[i]
-		switch {
-		case slices.Contains(t.rejected, e.Name):
-			e.Enabled = false
-		case t.all || slices.Contains(t.approved, e.Name):
-		default:
-			e.Enabled = false
+		switch rejected, approved := decide(*e); {
+		case rejected:
+			e.switchOff()
+		case !approved:
+			e.switchOff()
 			e.Problems = append(e.Problems, Problem{Code: "approval-pending"})
-		}
-		if e.Routed != nil && !e.Enabled {
-			e.Routed.State = RoutedDisabled
 		}
 	}
 }

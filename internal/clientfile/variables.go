@@ -1,0 +1,14 @@
+package clientfile
+
+import "slices"
+
+// Variables names every variable that the entry gives to its server: those with a value and those that the agent
+// passes on.
+func (e Entry) Variables() []string {
+	names := slices.Clone(e.EnvNames)
+	if e.def != nil {
+		names = append(names, e.def.envPass...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
