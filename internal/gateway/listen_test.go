@@ -197,7 +197,7 @@ func TestApply(t *testing.T) {
 	if err := s.g.Stop(ctx, false); err != nil {
 		t.Error(err)
 	}
-	if got, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a"}}`)); member(t, got, "error", "code") != float64(codeUnavailable) {
+	if got, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a"}}`)); member(t, got, "error", "code") != float64(codeNotSent) {
 		t.Errorf("a call after the end got %s", got)
 	}
 }

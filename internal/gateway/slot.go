@@ -68,6 +68,10 @@ func (s *slot) submit(c *call) {
 		ctx, stop := context.WithTimeout(s.srv.g.ctx, s.srv.limits().Start+maxSlotWait)
 		defer stop()
 		l, err := s.get(ctx)
+		if err != nil && s.srv.g.ctx.Err() != nil {
+			c.fail(trouble{class: NotSent, text: "the daemon is stopping; the call was not sent"})
+			return
+		}
 		if err != nil {
 			c.fail(startTrouble(err))
 			return

@@ -46,6 +46,7 @@ type Stream struct {
 	lost   uint64        // highest seq that was evicted
 	taken  uint64        // highest seq that a reader took
 	ended  bool          // the final event was pushed, or the stream was closed without one
+	whole  bool          // the final event was pushed
 	keep   bool          // events stay for a resume after they were read
 	reader uint64        // number of the present reader; an older one is told to stop
 	live   bool          // a reader is attached
@@ -109,7 +110,7 @@ func (s *Stream) put(e Event, owed debt) bool {
 	s.next++
 	s.events = append(s.events, e)
 	s.bytes += len(e.Data)
-	s.ended = e.Final
+	s.ended, s.whole = e.Final, e.Final
 	if s.ended {
 		s.closed, s.debt = time.Now(), owed
 	}
@@ -214,6 +215,13 @@ const (
 	ReadMissed                      // events were evicted before this reader took them
 	ReadMoved                       // the next daemon has the rest (HandOver)
 )
+
+// Whole reports whether the stream ended with its response. One that only ended may go on at the next daemon.
+func (r *Reader) Whole() bool {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.s.whole
+}
 
 // Next returns the next event without waiting.
 func (r *Reader) Next() (Event, ReadState) {

@@ -118,7 +118,7 @@ func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
 		out.prime, out.at = x.Version >= era.V20251125, reader.At()
 	}
 	e, state := reader.Next()
-	if state == gateway.ReadEnd {
+	if state == gateway.ReadEnd && reader.Whole() {
 		v.w.WriteHeader(http.StatusNoContent)
 		return
 	}
