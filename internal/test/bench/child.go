@@ -2,8 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"mcpx/internal/rpc"
 )
@@ -24,6 +27,11 @@ func runChild(in io.Reader, out io.Writer) error {
 			if err := answer(w, line, m); err != nil {
 				return err
 			}
+			if bytes.Contains(line, floodText) {
+				if err := flood(w); err != nil {
+					return err
+				}
+			}
 		}
 		if !lines.Buffered() {
 			if err := w.Flush(); err != nil {
@@ -31,6 +39,26 @@ func runChild(in io.Reader, out io.Writer) error {
 			}
 		}
 	}
+}
+
+// floodText in a call makes the child talk on after its answer: floodAfter later floodLines notifications, more than a
+// supervisor without a daemon keeps.
+var floodText = []byte("@flood@")
+
+const (
+	floodAfter = 3 * time.Second
+	floodLines = 3 << 10
+)
+
+func flood(w *bufio.Writer) error {
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	time.Sleep(floodAfter) // by then its daemon was killed
+	for range floodLines {
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%0400d"}}`+"\n", 0) // as below
+	}
+	return w.Flush()
 }
 
 func answer(w *bufio.Writer, line []byte, m rpc.Message) error {

@@ -95,6 +95,9 @@ func (c *httpCaller) connect() error {
 	return nil
 }
 
+// moved says that the connection ends: the next call makes a new one.
+func (c *httpCaller) moved() { c.used = time.Time{} }
+
 func (c *httpCaller) close() { _ = c.conn.Close() }
 
 func (c *httpCaller) call(payload []byte) error {
@@ -138,6 +141,9 @@ func (c *httpCaller) post(body []byte) ([]byte, http.Header, error) {
 		return nil, nil, fmt.Errorf("%s: %s", r.Status, text)
 	}
 	answer, err := readAll(r)
+	if r.Close {
+		c.moved()
+	}
 	if err == nil && strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
 		answer = lastData(answer)
 	}

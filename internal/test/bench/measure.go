@@ -77,6 +77,11 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 			}
 		}
 	}
+	if wanted("restart") {
+		if err := b.restarts(ctx, r); err != nil {
+			return nil, err
+		}
+	}
 	r.judge()
 	return r, ctx.Err()
 }
@@ -186,6 +191,7 @@ func (b *bench) servers(ctx context.Context, r *report, n int) error {
 	}
 	defer g.stop()
 	empty := resident(g.pid)
+	var callers []*httpCaller
 	for i := range n {
 		name := fmt.Sprintf("s%d", i)
 		if err := g.add(ctx, name); err != nil {
@@ -196,20 +202,19 @@ func (b *bench) servers(ctx context.Context, r *report, n int) error {
 			return err
 		}
 		defer c.close()
+		callers = append(callers, c)
 		if err := c.call([]byte("x")); err != nil {
 			return err
 		}
 	}
 	time.Sleep(2 * time.Second) // what is measured is a daemon at rest
 	m := memoryRow{Servers: n, Empty: empty, Daemon: resident(g.pid)}
-	for _, pid := range naming(g.home) {
-		if pss := proportional(pid); pid != g.pid && pss > 0 {
-			m.Supervisors++
-			m.Supervisor += pss
-		}
+	m.Supervisors, m.Supervisor, m.Own = g.supervisors()
+	if m.Adopted, err = g.adopted(ctx, n); err != nil {
+		return err
 	}
-	if m.Supervisors > 0 {
-		m.Supervisor /= int64(m.Supervisors)
+	if m.FullSupervisor, m.FullOwn, err = g.full(ctx, callers); err != nil {
+		return err
 	}
 	r.Memory = append(r.Memory, m)
 	floor, err := b.floor()

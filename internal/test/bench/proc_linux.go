@@ -85,9 +85,11 @@ func cpu(pids []int) time.Duration {
 	return time.Duration(ticks) * tick
 }
 
-// resident and proportional are the memory of a process in bytes: all its pages, and its share of them.
+// resident, proportional and anonymous are the memory of a process in bytes: all its pages, its share of them, and those
+// that belong to no file.
 func resident(pid int) int64     { return memory(pid, "Rss:") }
 func proportional(pid int) int64 { return memory(pid, "Pss:") }
+func anonymous(pid int) int64    { return memory(pid, "Anonymous:") }
 
 func memory(pid int, field string) int64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")

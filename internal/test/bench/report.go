@@ -15,7 +15,9 @@ type report struct {
 	Rows   []row       `json:"rows"`
 	Memory []memoryRow `json:"memory,omitempty"`
 	Flat   []flatPoint `json:"flat,omitempty"`
-	Bars   []bar       `json:"bars"`
+
+	Restart *restartRow `json:"restart,omitempty"`
+	Bars    []bar       `json:"bars"`
 }
 
 // row is one target in one scenario: medians over the rounds.
@@ -39,7 +41,27 @@ type memoryRow struct {
 	Empty       int64 `json:"daemon_before_bytes"` // before the first server was added
 	Daemon      int64 `json:"daemon_bytes"`
 	Supervisors int   `json:"supervisors"`
-	Supervisor  int64 `json:"supervisor_pss_bytes"` // mean
+	Supervisor  int64 `json:"supervisor_pss_bytes"`       // mean
+	Own         int64 `json:"supervisor_anonymous_bytes"` // mean
+
+	// After a SIGKILL of the daemon: while none runs, each with more to keep than it may; and from the start of the next
+	// one until all are adopted.
+	FullSupervisor int64   `json:"full_supervisor_pss_bytes"`
+	FullOwn        int64   `json:"full_supervisor_anonymous_bytes"`
+	Adopted        float64 `json:"adopted_ms"`
+}
+
+// restartRow are the calls of several clients while the daemon is replaced, in microseconds.
+type restartRow struct {
+	Clients   int     `json:"clients"`
+	Restarts  int     `json:"restarts"`
+	Calls     int     `json:"calls"`        // beside restarts
+	During    int     `json:"calls_during"` // that a restart touched
+	Failed    int     `json:"failed"`
+	P99       float64 `json:"p99_us"`
+	P99During float64 `json:"p99_during_us"`
+	Slowest   float64 `json:"slowest_us"`
+	Took      float64 `json:"restart_us"` // of the command, median
 }
 
 // flatPoint is the memory of the daemon after so many calls.
@@ -98,6 +120,7 @@ const (
 	minPeerRate      = 8.0      // the same, to the better npm gateway
 	maxSupervisorPSS = 6 << 20  // with the daemon and at least 3 supervisors
 	maxDaemon        = 40 << 20 // with 20 idle servers
+	maxAdopt         = 2.0      // seconds, 100 servers
 	maxGrowth        = 1.10     // of the daemon's memory between a fifth of the calls and all of them
 )
 
@@ -141,6 +164,14 @@ func (r *report) judge() {
 			atMost("resident memory of the daemon with 20 idle servers, MB, at most", mb(m.Daemon), mb(maxDaemon))
 		}
 	}
+	for _, m := range r.Memory {
+		if m.Servers == 100 && m.Adopted > 0 {
+			atMost("seconds until 100 servers are adopted after a SIGKILL, at most", m.Adopted/1000, maxAdopt)
+		}
+	}
+	if x := r.Restart; x != nil {
+		atMost("calls that failed because of a restart, at most", float64(x.Failed), 0)
+	}
 	if n := len(r.Flat); n > 1 && r.Flat[0].Resident > 0 {
 		atMost(fmt.Sprintf("memory after %d calls against %d, at most", r.Flat[n-1].Calls, r.Flat[0].Calls),
 			float64(r.Flat[n-1].Resident)/float64(r.Flat[0].Resident), maxGrowth)
@@ -171,9 +202,10 @@ func (r *report) print(out io.Writer) {
 			x.Target, x.P50, x.P99, x.PerSec, x.CPU, x.P50Ratio, x.P99Ratio, x.Rate)
 	}
 	if len(r.Memory) > 0 {
-		_, _ = fmt.Fprint(w, "\nidle servers, all running\t daemon MB\t without any\t supervisor PSS MB\t\n")
+		_, _ = fmt.Fprint(w, "\nidle servers, all running\t daemon MB\t without any\t supervisor PSS MB\t anonymous\t unattached and full PSS MB\t anonymous\t adopted after ms\t\n")
 		for _, m := range r.Memory {
-			_, _ = fmt.Fprintf(w, "%d\t %.1f\t %.1f\t %.1f\t\n", m.Servers, mb(m.Daemon), mb(m.Empty), mb(m.Supervisor))
+			_, _ = fmt.Fprintf(w, "%d\t %.1f\t %.1f\t %.1f\t %.1f\t %.1f\t %.1f\t %.0f\t\n", m.Servers, mb(m.Daemon), mb(m.Empty),
+				mb(m.Supervisor), mb(m.Own), mb(m.FullSupervisor), mb(m.FullOwn), m.Adopted)
 		}
 	}
 	if len(r.Flat) > 0 {
@@ -181,6 +213,10 @@ func (r *report) print(out io.Writer) {
 		for _, p := range r.Flat {
 			_, _ = fmt.Fprintf(w, "%d\t %.1f\t\n", p.Calls, mb(p.Resident))
 		}
+	}
+	if x := r.Restart; x != nil {
+		_, _ = fmt.Fprintf(w, "\n%d restarts under %d clients\t calls\t p99 us\t during\t p99 us\t slowest us\t failed\t command us\t\n", x.Restarts, x.Clients)
+		_, _ = fmt.Fprintf(w, "\t %d\t %.0f\t %d\t %.0f\t %.0f\t %d\t %.0f\t\n", x.Calls, x.P99, x.During, x.P99During, x.Slowest, x.Failed, x.Took)
 	}
 	_ = w.Flush() // the report is all there is; a broken pipe means that nobody reads it
 	_, _ = fmt.Fprintln(out)

@@ -252,44 +252,64 @@ func waitFor(addr string) error {
 // gateway is one daemon of mcpx.
 type gateway struct {
 	b    *bench
+	name string
 	home string
 	env  []string
 	pid  int
 	addr string
-	stop func()
+	end  func() // of the process that was started last
+	stop func() // of everything
 }
 
 func (b *bench) gateway(ctx context.Context, name string) (*gateway, error) {
-	g := &gateway{b: b, home: filepath.Join(b.dir, name)}
+	g := &gateway{b: b, name: name, home: filepath.Join(b.dir, name), addr: "127.0.0.1:0"}
 	g.env = append(os.Environ(), "MCPX_HOME="+g.home)
-	cmd, stop, err := b.process("mcpx-"+name, g.env, b.o.mcpx, "serve", "--listen", "127.0.0.1:0")
-	if err != nil {
+	if err := g.serve(); err != nil {
 		return nil, err
 	}
-	g.pid = cmd.Process.Pid
 	g.stop = sync.OnceFunc(func() {
 		// The supervisors outlive a daemon that is only signalled.
 		_ = g.cli(context.WithoutCancel(ctx), nil, "daemon", "stop", "--children")
-		stop()
+		g.end()
 		for _, pid := range g.pids() {
 			killPid(pid)
 		}
 	})
 	b.open = append(b.open, &target{name: name, stop: g.stop})
+	return g, g.ready(ctx)
+}
+
+// serve starts the daemon, again after kill.
+func (g *gateway) serve() error {
+	cmd, end, err := g.b.process("mcpx-"+g.name, g.env, g.b.o.mcpx, "serve", "--listen", g.addr)
+	if err != nil {
+		return err
+	}
+	g.pid, g.end = cmd.Process.Pid, end
+	return nil
+}
+
+// ready waits until the daemon answers, and reads where it listens and which process it is: a restart changes that.
+func (g *gateway) ready(ctx context.Context) error {
 	deadline := time.Now().Add(startWithin)
 	for {
 		var status struct {
 			Listener string `json:"listener"`
 			Daemon   struct {
 				Listener string `json:"listener"`
+				PID      int    `json:"pid"`
 			} `json:"daemon"`
 		}
 		err := g.cli(ctx, &status, "daemon", "status")
-		if g.addr = status.Listener + status.Daemon.Listener; err == nil && g.addr != "" {
-			return g, nil
+		if addr := status.Listener + status.Daemon.Listener; err == nil && addr != "" {
+			g.addr = addr
+			if status.Daemon.PID != 0 {
+				g.pid = status.Daemon.PID
+			}
+			return nil
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("mcpx serve is not ready: %w", err)
+			return fmt.Errorf("mcpx serve is not ready: %w", err)
 		}
 		time.Sleep(20 * time.Millisecond) // readiness is polled as any caller would
 	}
@@ -327,7 +347,7 @@ func (g *gateway) add(ctx context.Context, name string, flags ...string) error {
 	return g.cli(ctx, nil, append(append(args, "--"), argv...)...)
 }
 
-func (g *gateway) dial(server string) (caller, error) {
+func (g *gateway) dial(server string) (*httpCaller, error) {
 	return dialHTTP(g.addr, "/servers/"+server+"/mcp", true)
 }
 
