@@ -95,6 +95,7 @@ const processors = 4
 
 // prepare takes the bundle over: lock, socket, record. Nothing is started yet.
 func prepare(b bundle) (*supervisor, error) {
+	runtime.MemProfileRate = 0 // nobody asks a supervisor for a profile, and its table takes some 70 KB
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	runtime.GOMAXPROCS(processors)
