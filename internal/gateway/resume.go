@@ -103,8 +103,11 @@ func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Rea
 	}
 	// A daemon that ends knows nothing for certain any more: the next one does.
 	ending := &Refusal{Status: 503, Code: codeBusy, Message: "the daemon is stopping; try again"}
-	if x.srv.g.ctx.Err() != nil {
+	if x.srv.ends() {
 		return nil, nil, ending
+	}
+	if seq > 0 {
+		began = longAgo // its client has seen a message of the stream: the request was sent, however young it is
 	}
 	if epoch == x.srv.g.cfg.Epoch {
 		if st := x.streamNamed(parts[0], nil); st != nil {
@@ -122,7 +125,7 @@ func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Rea
 	st := x.streamNamed(name, id)
 	if st == nil {
 		x.slot.decided(ctx)
-		if x.srv.g.ctx.Err() != nil {
+		if x.srv.ends() {
 			return nil, nil, ending
 		}
 		if st = x.streamNamed(name, id); st == nil {
@@ -134,6 +137,9 @@ func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Rea
 	}
 	return st, st.fromStart(), nil
 }
+
+// ends reports whether another daemon has the children of the server, or soon will have.
+func (s *Server) ends() bool { return s.g.ctx.Err() != nil || s.moving.Load() }
 
 // streamNamed finds a stream, or the call in flight that would have it; a call is joined only by a client that names its
 // id or has seen events of it.

@@ -61,6 +61,13 @@ func TestStamps(t *testing.T) {
 			t.Errorf("stamp %s got %s, want %s", c.stamp, answer, c.want)
 		}
 	}
+	_, r, bad := y.Resume(t.Context(), EventID(era.StreamName([]byte("200")), 7, 1)+"."+minute(0))
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if answer, _ := reply(t, r); !strings.Contains(answer, "-31902") {
+		t.Errorf("a client that has seen a message got %s", answer)
+	}
 	for _, stamp := range []string{"", "-1", "zzzzzzzzzzzzzzzzzz", "1.1", "ä", " 1", strconv.FormatInt(1<<62, 36)} {
 		if _, _, bad := y.Resume(t.Context(), EventID("rNw", 7, 0)+"."+stamp); bad == nil || bad.Status != 400 {
 			t.Errorf("stamp %q: %v", stamp, bad)
