@@ -26,23 +26,47 @@ const (
 	OpenCode Agent = "opencode"
 	Kilo     Agent = "kilo"
 	Qwen     Agent = "qwen"
+	Copilot  Agent = "copilot"
+	Droid    Agent = "droid"
+	Amp      Agent = "amp"
+	Auggie   Agent = "auggie"
+	Cursor   Agent = "cursor"
+	VSCode   Agent = "vscode"
+	Crush    Agent = "crush"
+)
+
+// Evidence says how well the dialect of an agent is known.
+type Evidence string
+
+// The kinds of evidence. What was only read about is good enough to look at, never to write by itself.
+const (
+	Run        Evidence = ""    // files and behaviour were seen with the real client
+	Documented Evidence = "doc" // from the client's documentation or schema
 )
 
 // agents says what is particular about each agent: its dialect, and where it keeps its files. The order is the one in
 // which servers are shown, and the first to use a name keeps it.
 var agents = []struct {
-	agent   Agent
-	title   string
-	dialect func() dialect
-	files   func(System) []Location // the weaker ones first
+	agent    Agent
+	title    string
+	evidence Evidence
+	dialect  func() dialect
+	files    func(System) []Location // the weaker ones first
 }{
-	{Claude, "Claude Code", claude, System.claudeFiles},
-	{Codex, "Codex", codex, System.codexFiles},
-	{Gemini, "Gemini CLI", gemini, System.geminiFiles},
-	{Cline, "Cline", cline, System.clineFiles},
-	{OpenCode, "OpenCode", openCode, System.openCodeFiles},
-	{Kilo, "Kilo", openCode, System.kiloFiles},
-	{Qwen, "Qwen Code", qwen, System.qwenFiles},
+	{Claude, "Claude Code", Run, claude, System.claudeFiles},
+	{Codex, "Codex", Run, codex, System.codexFiles},
+	{Gemini, "Gemini CLI", Run, gemini, System.geminiFiles},
+	{Cline, "Cline", Run, cline, System.clineFiles},
+	{OpenCode, "OpenCode", Run, openCode, System.openCodeFiles},
+	{Kilo, "Kilo", Run, openCode, System.kiloFiles},
+	{Qwen, "Qwen Code", Run, qwen, System.qwenFiles},
+	{Copilot, "Copilot CLI", Run, copilot, System.copilotFiles},
+	{Droid, "Droid", Run, droid, System.droidFiles},
+	{Amp, "Amp", Run, amp, System.ampFiles},
+	{Auggie, "Auggie", Run, auggie, System.auggieFiles},
+	{Cursor, "Cursor", Documented, cursor, System.cursorFiles},
+	{VSCode, "VS Code", Documented, vsCode, System.vsCodeFiles},
+	{Crush, "Crush", Documented, crush, System.crushFiles},
 }
 
 // Title is the name of an agent as people spell it.
@@ -110,8 +134,9 @@ const (
 
 // dialect is what is particular about one agent. The tables are governance.md sections 3.1 and 3.2.
 type dialect struct {
-	format  Format
-	lenient lenience
+	evidence Evidence
+	format   Format
+	lenient  lenience
 	// list finds the entries of a document, in file order, and what the document says about being off.
 	list func(root node) listing
 	// read takes the fields of one entry.
@@ -120,6 +145,10 @@ type dialect struct {
 	kept []string
 	// expand replaces the agent's references to variables in a value; nil: the agent has none.
 	expand expander
+	// headersOnly says that references elsewhere stay as they are.
+	headersOnly bool
+	// unseen says that the agent asks before it uses a project's file, and keeps the answer where it cannot be read.
+	unseen bool
 	// merges says that a later file changes single fields of an entry, instead of replacing the entry whole.
 	merges bool
 }
@@ -130,7 +159,9 @@ type lenience struct{ comments, trailingCommas, mark, empty bool }
 func dialectOf(a Agent) dialect {
 	for _, row := range agents {
 		if row.agent == a {
-			return row.dialect()
+			d := row.dialect()
+			d.evidence = row.evidence
+			return d
 		}
 	}
 	panic("clientfile: unknown agent " + string(a))

@@ -122,6 +122,23 @@ h on http header-template complete`,
 		"qwen/user-mixed--settings.json": `fs on stdio none complete
 h on http header-template complete
 sse on sse none complete`,
+		"copilot/disabled--mcp-config.json": "h on http none complete", // the other file has it off
+		"copilot/disabled--settings.json":   "",
+		"copilot/mixed--mcp-config.json": `fs on stdio none complete
+h on http header-template complete
+t on http none complete`,
+		"droid/mixed--mcp.json": `fs on stdio none complete
+h on http header-template complete
+s on sse none complete`,
+		"droid/one-stdio--mcp.json": "s on stdio none complete",
+		"amp/mixed--settings.json": `fs on stdio none complete
+h on http header-literal complete raw-secret:headers.Authorization`,
+		"amp/workspace--settings.json": "w on http none complete",
+		"auggie/mixed--settings.json": `fs on stdio none complete
+h on http header-literal complete raw-secret:headers.Authorization
+j on sse none complete`,
+		"auggie/project--settings.json":     "p on http none complete",
+		"auggie/local--settings.local.json": "p on http none complete",
 	}
 	seen := 0
 	for _, a := range Agents() {
@@ -133,7 +150,11 @@ sse on sse none complete`,
 			name := string(a) + "/" + filepath.Base(path)
 			seen++
 			t.Run(name, func(t *testing.T) {
-				o := Read(Location{Agent: a, File: File{Path: path, Scope: ScopeUser}}, readFile(t, path), testHub)
+				l := Location{Agent: a, File: File{Path: path, Scope: ScopeUser}}
+				if a == Copilot && strings.HasSuffix(path, "settings.json") {
+					l.list = copilotSettings
+				}
+				o := Read(l, readFile(t, path), testHub)
 				if len(o.Problems) > 0 {
 					t.Errorf("problems %v", o.Problems)
 				}

@@ -40,14 +40,18 @@ func (s System) variable(name string) string {
 func (s System) Locate() []Location {
 	var all []Location
 	for _, row := range agents {
-		all = append(all, row.files(s)...)
-	}
-	for i := range all {
-		f := &all[i].File
-		f.Format = dialectOf(all[i].Agent).format
-		f.Shared = gitRoot(filepath.Dir(f.Path)) != ""
-		if f.Scope == ScopeProject {
-			f.Project = s.Project
+		seen := map[string]bool{} // the user's file is not the project's too when the home is the project
+		for _, l := range row.files(s) {
+			if seen[l.File.Path] {
+				continue
+			}
+			seen[l.File.Path] = true
+			l.File.Format = dialectOf(l.Agent).format
+			l.File.Shared = gitRoot(filepath.Dir(l.File.Path)) != ""
+			if l.File.Scope == ScopeProject || l.File.Scope == ScopeLocal && l.inline == nil {
+				l.File.Project = s.Project
+			}
+			all = append(all, l)
 		}
 	}
 	return all
@@ -64,7 +68,10 @@ func (s System) Observe(hub Hub) []Observed {
 			var p *Problem
 			if data, p = load(l.File.Path); p != nil {
 				if p.Code != "config-absent" {
-					all = append(all, Observed{Schema: Schema, Agent: l.Agent, File: l.File, Entries: []Entry{}, Problems: []Problem{*p}})
+					all = append(all, Observed{
+						Schema: Schema, Agent: l.Agent, Evidence: dialectOf(l.Agent).evidence, File: l.File,
+						Entries: []Entry{}, Problems: []Problem{*p},
+					})
 				}
 				continue
 			}
@@ -77,7 +84,23 @@ func (s System) Observe(hub Hub) []Observed {
 		trust.approve(&o)
 		all = append(all, o)
 	}
+	applyOff(all)
 	return all
+}
+
+// applyOff switches entries off that another file of the same agent names.
+func applyOff(all []Observed) {
+	rules := map[Agent][]rule{}
+	for _, o := range all {
+		rules[o.Agent] = append(rules[o.Agent], o.off...)
+	}
+	for _, o := range all {
+		for i := range o.Entries {
+			if e := &o.Entries[i]; switchedOff(rules[o.Agent], e.Name, e.project) {
+				e.switchOff()
+			}
+		}
+	}
 }
 
 // maxReads bounds the tries on a file that changes while it is read.

@@ -375,6 +375,7 @@ func TestExpand(t *testing.T) {
 			v, ok := map[string]string{"A": "1", "EMPTY": "", "DOLLAR": "$A"}[n]
 			return v, ok
 		},
+		home: "/home/ada", folder: "/src",
 		readFile: (&builder{sys: h.system(), entry: Entry{dir: h.path("conf")}}).readFile,
 	}
 	for _, tc := range []struct {
@@ -390,6 +391,15 @@ func TestExpand(t *testing.T) {
 		{expandDollar, "$DOLLAR ${DOLLAR}", "$A $A"},
 		{expandPlain, "$A-${A}-${B:-d}-$B-$-$1-${}-$DOLLAR", "1-1-${B:-d}-$B-$-$1-${}-$A"},
 		{expandPlain, "${B}", "!"},
+		{expandEditor, "${env:A} ${userHome}/x ${workspaceFolder} $A {env:A}", "1 /home/ada/x /src $A {env:A}"},
+		{expandEditor, "${env:B}", "!"},
+		{expandEditor, "${input:t}", "!"},
+		{expandShell, "$A ${A} ${B:-d} $1 ${DOLLAR}", "1 1 d $1 $A"},
+		{expandShell, "$B", "!"},
+		{expandShell, "$(A)", "!"},
+		{expandShell, "`A`", "!"},
+		{expandUnknown, "plain $ {A}", "plain $ {A}"},
+		{expandUnknown, "${A}", "!"},
 		{expandCurly, "{env:A}{env:B} ${A} {file:~/secret.txt} {file:near.txt}", "1 ${A} from home near"},
 		{expandCurly, "{file:none.txt}", "!"},
 	} {

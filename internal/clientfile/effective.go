@@ -66,7 +66,11 @@ func (s System) effective(a Agent, all []Observed, hub Hub) []Entry {
 
 // hasGate says whether an entry is off because a person has not agreed to it yet.
 func hasGate(e Entry) bool {
-	return e.gated || slices.ContainsFunc(e.Problems, func(p Problem) bool { return p.Code == "approval-pending" })
+	return e.gated || hasProblem(e, "approval-pending")
+}
+
+func hasProblem(e Entry, code string) bool {
+	return slices.ContainsFunc(e.Problems, func(p Problem) bool { return p.Code == code })
 }
 
 // mergedEntry reads the fields of both layers again as one entry. In doubt the place is that of the stronger one.
@@ -94,9 +98,12 @@ type Skipped struct {
 	Err   error // *fault.Error
 }
 
-// disabled is the reason why an entry that is off is not offered.
+// disabled is the reason why an entry that is off, or that nobody may have agreed to, is not offered.
 func disabled(e Entry) *fault.Error {
 	f := fault.New(fault.Conflict, "entry-disabled")
+	if e.Enabled {
+		return f.Saying("%s: whether %s may start it is kept where mcpx cannot read it", e.Name, e.agent.Title()).Hinting("add it with `mcpx server add`")
+	}
 	if hasGate(e) {
 		return f.Saying("%s: nobody has agreed to it there yet", e.Name).Hinting("start %s in this directory and allow it", e.agent.Title())
 	}
@@ -111,7 +118,7 @@ func (s System) Offers(entries []Entry, taken []string) (offers []Offer, skipped
 		used[name] = true
 	}
 	for _, e := range entries {
-		if !e.Enabled {
+		if !e.Enabled || hasProblem(e, "approval-unseen") {
 			skipped = append(skipped, Skipped{Agent: e.agent, Name: e.Name, Err: disabled(e)})
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 
+	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 )
 
@@ -11,6 +12,8 @@ import (
 type world struct {
 	lookup   func(name string) (string, bool)
 	readFile func(path string) (string, error) // relative paths start at the file with the reference
+	home     string
+	folder   string // the project, as an editor opens it; "" none
 }
 
 // expander replaces the references in one value, as the agent does.
@@ -19,6 +22,8 @@ type expander func(value string, w world) (string, error)
 var (
 	bracedRef = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
 	plainRef  = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+	shellRef  = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+	editorRef = regexp.MustCompile(`\$\{([^}]*)\}`)
 	bareRef   = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 	curlyRef  = regexp.MustCompile(`\{(env|file):([^}]+)\}`)
 )
@@ -117,4 +122,56 @@ func expandCurly(value string, w world) (string, error) {
 		v, err := w.readFile(m[2])
 		return strings.TrimSpace(v), err
 	})
+}
+
+// expandEditor is that of VS Code and Cursor: ${env:V}, ${userHome} and ${workspaceFolder}. What an editor would ask
+// for, as ${input:V}, nobody can answer here.
+func expandEditor(value string, w world) (string, error) {
+	return replace(value, editorRef, func(m []string) (string, error) {
+		name, isVariable := strings.CutPrefix(m[1], "env:")
+		switch {
+		case isVariable:
+			if v, ok := w.lookup(name); ok {
+				return v, nil
+			}
+			return "", unset(name)
+		case m[1] == "userHome":
+			return w.home, nil
+		case m[1] == "workspaceFolder" && w.folder != "":
+			return w.folder, nil
+		}
+		return "", foreign()
+	})
+}
+
+// expandShell is Crush's, which asks a shell: variables are followed as far as they are plain, commands are not run.
+func expandShell(value string, w world) (string, error) {
+	if strings.Contains(value, "$(") || strings.Contains(value, "`") {
+		return "", foreign()
+	}
+	return replace(value, shellRef, func(m []string) (string, error) {
+		name := m[1] + m[2]
+		if v, ok := w.lookup(name); ok {
+			return v, nil
+		}
+		if m[3] != "" {
+			return m[4], nil
+		}
+		return "", unset(name)
+	})
+}
+
+// expandUnknown is for agents that nobody saw expand anything: a reference may be one, or be taken literally.
+func expandUnknown(value string, _ world) (string, error) {
+	if catalog.HasTemplate(value) {
+		return "", foreign()
+	}
+	return value, nil
+}
+
+// foreign is the refusal of a reference that mcpx cannot follow. It does not quote it: a command may hold a secret.
+func foreign() error {
+	return fault.New(fault.Invalid, "entry-unsupported").
+		Saying("it holds a reference that only the agent can follow").
+		Hinting("add it with `mcpx server add`, and write the value out or name a credential")
 }

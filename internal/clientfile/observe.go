@@ -14,6 +14,7 @@ const Schema = "mcpx.observation/1"
 type Observed struct {
 	Schema   string    `json:"schema"`
 	Agent    Agent     `json:"agent"`
+	Evidence Evidence  `json:"evidence,omitempty"` // how well the agent's dialect is known
 	File     File      `json:"file"`
 	Entries  []Entry   `json:"entries"`
 	Problems []Problem `json:"problems"`
@@ -149,14 +150,15 @@ type Location struct {
 	File  File
 	Rule  string // why we look there: a default, or the variable that moved it
 
-	inline []byte // content that is not in a file
-	gate   string // code of the reason for which the agent ignores the file; "" none
+	list   func(root node) listing // how the file is listed, when not as the dialect says
+	inline []byte                  // content that is not in a file
+	gate   string                  // code of the reason for which the agent ignores the file; "" none
 }
 
 // Read reads the content of a file. It never fails: what is wrong is part of the result.
 func Read(l Location, data []byte, hub Hub) Observed {
 	d := dialectOf(l.Agent)
-	o := Observed{Schema: Schema, Agent: l.Agent, File: l.File, Entries: []Entry{}, Problems: []Problem{}}
+	o := Observed{Schema: Schema, Agent: l.Agent, Evidence: d.evidence, File: l.File, Entries: []Entry{}, Problems: []Problem{}}
 	o.File.Format = d.format
 	var root node
 	var err error
@@ -172,7 +174,11 @@ func Read(l Location, data []byte, hub Hub) Observed {
 		o.Problems = append(o.Problems, brokenFile(err))
 		return o
 	}
-	listed := d.list(root)
+	list := d.list
+	if l.list != nil {
+		list = l.list
+	}
+	listed := list(root)
 	o.off, o.Problems = listed.off, append(o.Problems, listed.faults...)
 	if l.gate != "" {
 		o.Problems = append(o.Problems, Problem{Code: l.gate})
@@ -189,6 +195,9 @@ func Read(l Location, data []byte, hub Hub) Observed {
 			e.switchOff()
 		}
 		o.Problems = append(o.Problems, r.fatal(data)...)
+		if d.unseen && l.File.Scope == ScopeProject {
+			e.Problems = append(e.Problems, Problem{Code: "approval-unseen"})
+		}
 		o.Entries = append(o.Entries, e)
 	}
 	return o

@@ -27,9 +27,7 @@ func (s System) moved(variable string, usual ...string) (dir, rule string) {
 func (s System) claudeFiles() []Location {
 	dir, rule := s.moved("CLAUDE_CONFIG_DIR")
 	all := []Location{at(Claude, ScopeUser, rule, dir, ".claude.json")}
-	for _, d := range s.upwards() {
-		all = append(all, at(Claude, ScopeProject, byDefault, d, ".mcp.json"))
-	}
+	all = append(all, s.inProject(Claude, ".mcp.json")...)
 	managed := "/etc/claude-code"
 	if s.os() == "darwin" {
 		managed = "/Library/Application Support/ClaudeCode"
@@ -43,12 +41,7 @@ func (s System) codexFiles() []Location {
 		at(Codex, ScopeSystem, byDefault, s.Root, "/etc/codex/config.toml"),
 		at(Codex, ScopeUser, rule, dir, "config.toml"),
 	}
-	for _, d := range s.upwards() {
-		if l := at(Codex, ScopeProject, byDefault, d, ".codex", "config.toml"); l.File.Path != all[1].File.Path {
-			all = append(all, l)
-		}
-	}
-	return all
+	return append(all, s.inProject(Codex, ".codex", "config.toml")...)
 }
 
 func (s System) geminiFiles() []Location {
@@ -71,14 +64,18 @@ func (s System) geminiFiles() []Location {
 
 func (s System) clineFiles() []Location {
 	all := []Location{at(Cline, ScopeUser, byDefault, s.Home, ".cline", "data", "settings", "cline_mcp_settings.json")}
-	config := filepath.Join(s.Home, ".config")
-	if s.os() == "darwin" {
-		config = filepath.Join(s.Home, "Library", "Application Support")
-	}
 	for _, editor := range []string{"Code", "Cursor"} {
-		all = append(all, at(Cline, ScopeUser, byDefault, config, editor, "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"))
+		all = append(all, at(Cline, ScopeUser, byDefault, s.editors(), editor, "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"))
 	}
 	return all
+}
+
+// editors is the directory in which VS Code and its kin keep their settings.
+func (s System) editors() string {
+	if s.os() == "darwin" {
+		return filepath.Join(s.Home, "Library", "Application Support")
+	}
+	return filepath.Join(s.Home, ".config")
 }
 
 func (s System) openCodeFiles() []Location {
@@ -90,13 +87,8 @@ func (s System) openCodeFiles() []Location {
 	if v := s.variable("OPENCODE_CONFIG"); filepath.IsAbs(v) {
 		all = append(all, at(OpenCode, ScopeUser, "OPENCODE_CONFIG", v))
 	}
-	up := s.upwards()
-	for _, d := range up {
-		for _, name := range []string{"opencode.json", "opencode.jsonc"} {
-			all = append(all, at(OpenCode, ScopeProject, byDefault, d, name))
-		}
-	}
-	for _, d := range up {
+	all = append(all, s.named(OpenCode, "opencode.json", "opencode.jsonc")...)
+	for _, d := range s.upwards() {
 		for _, name := range []string{"opencode.json", "opencode.jsonc"} {
 			all = append(all, at(OpenCode, ScopeProject, byDefault, d, ".opencode", name))
 		}
@@ -117,20 +109,91 @@ func (s System) kiloFiles() []Location {
 	for _, name := range names {
 		all = append(all, at(Kilo, ScopeUser, rule, dir, "kilo", name))
 	}
-	for _, d := range s.upwards() {
-		for _, name := range names {
-			all = append(all, at(Kilo, ScopeProject, byDefault, d, name))
-		}
+	return append(all, s.named(Kilo, names...)...)
+}
+
+func (s System) qwenFiles() []Location {
+	dir := filepath.Join(s.Home, ".qwen")
+	all := []Location{at(Qwen, ScopeUser, byDefault, dir, "settings.json")}
+	if s.Project == "" || s.Project == s.Home { // as Gemini CLI
+		return all
+	}
+	if started(dir) {
+		all = append(all, at(Qwen, ScopeProject, byDefault, s.Project, ".mcp.json"))
+	}
+	return append(all, at(Qwen, ScopeProject, byDefault, s.Project, ".qwen", "settings.json"))
+}
+
+func (s System) copilotFiles() []Location {
+	dir, rule := s.moved("COPILOT_HOME", ".copilot")
+	settings := at(Copilot, ScopeUser, rule, dir, "settings.json")
+	settings.list = copilotSettings
+	all := []Location{at(Copilot, ScopeUser, rule, dir, "mcp-config.json"), settings}
+	if started(dir) {
+		all = append(all, s.inProject(Copilot, ".mcp.json")...)
 	}
 	return all
 }
 
-func (s System) qwenFiles() []Location {
-	all := []Location{at(Qwen, ScopeUser, byDefault, s.Home, ".qwen", "settings.json")}
-	if s.Project != "" && s.Project != s.Home { // as Gemini CLI
-		all = append(all,
-			at(Qwen, ScopeProject, byDefault, s.Project, ".mcp.json"),
-			at(Qwen, ScopeProject, byDefault, s.Project, ".qwen", "settings.json"))
+// started says whether an agent has a directory of its own. Several agents read the .mcp.json that Claude Code made
+// popular; one that never ran here has nothing to say about it.
+func started(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir()
+}
+
+func (s System) droidFiles() []Location {
+	all := []Location{at(Droid, ScopeUser, byDefault, s.Home, ".factory", "mcp.json")}
+	return append(all, s.inProject(Droid, ".factory", "mcp.json")...)
+}
+
+func (s System) ampFiles() []Location {
+	all := []Location{at(Amp, ScopeUser, byDefault, s.Home, ".config", "amp", "settings.json")}
+	return append(all, s.inProject(Amp, ".amp", "settings.json")...)
+}
+
+func (s System) auggieFiles() []Location {
+	all := []Location{at(Auggie, ScopeUser, byDefault, s.Home, ".augment", "settings.json")}
+	all = append(all, s.inProject(Auggie, ".augment", "settings.json")...)
+	for _, l := range s.inProject(Auggie, ".augment", "settings.local.json") {
+		l.File.Scope = ScopeLocal
+		all = append(all, l)
+	}
+	return all
+}
+
+func (s System) cursorFiles() []Location {
+	all := []Location{at(Cursor, ScopeUser, byDefault, s.Home, ".cursor", "mcp.json")}
+	return append(all, s.inProject(Cursor, ".cursor", "mcp.json")...)
+}
+
+func (s System) vsCodeFiles() []Location {
+	all := []Location{at(VSCode, ScopeUser, byDefault, s.editors(), "Code", "User", "mcp.json")}
+	return append(all, s.inProject(VSCode, ".vscode", "mcp.json")...)
+}
+
+func (s System) crushFiles() []Location {
+	dir, rule := s.moved(xdgConfig, ".config")
+	return append([]Location{at(Crush, ScopeUser, rule, dir, "crush", "crush.json")}, s.named(Crush, "crush.json", ".crush.json")...)
+}
+
+// inProject is a file of the project's directories. Where an agent takes its project to start is not always known, so
+// all directories of the work tree count.
+func (s System) inProject(a Agent, path ...string) []Location {
+	var all []Location
+	for _, d := range s.upwards() {
+		all = append(all, at(a, ScopeProject, byDefault, append([]string{d}, path...)...))
+	}
+	return all
+}
+
+// named are the files of some names in the project's directories, the later names the stronger ones in each.
+func (s System) named(a Agent, names ...string) []Location {
+	var all []Location
+	for _, d := range s.upwards() {
+		for _, name := range names {
+			all = append(all, at(a, ScopeProject, byDefault, d, name))
+		}
 	}
 	return all
 }

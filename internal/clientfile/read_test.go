@@ -44,6 +44,11 @@ func TestBrokenFiles(t *testing.T) {
 		"opencode other type":     {OpenCode, `{"mcp": {"a": {"type": "stdio", "command": ["x"]}}}`, "config-broken 1:15 unknown-type"},
 		"qwen trailing comma":     {Qwen, "{\n\"a\": [1,]}", "config-broken 2:9 invalid character ']'"},
 		"qwen empty":              {Qwen, "", "config-broken 1:1 the file is empty"},
+		"droid trailing comma":    {Droid, "{\"mcpServers\": {" + ok + ",}}", "config-broken 1:39 invalid character '}'"},
+		"droid mark":              {Droid, "\xef\xbb\xbf{}", "config-broken 1:1 a byte order mark"},
+		"droid empty":             {Droid, "\n", "config-broken 1:1 the file is empty"},
+		"cursor comment":          {Cursor, "{ // c\n}", "config-broken 1:3 invalid character '/'"},
+		"crush comment":           {Crush, "{ // c\n}", "config-broken 1:3 invalid character '/'"},
 		"too deep":                {OpenCode, `{"a": ` + strings.Repeat("[", 20000), "config-broken 1:10006 invalid character '[' exceeded max depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,6 +212,26 @@ func FuzzGemini(f *testing.F) {
 
 func FuzzQwen(f *testing.F) {
 	fuzz(f, Qwen, `{"mcp": {"excluded": ["a"]}, "mcpServers": {"a": {"url": "$V", "type": "http"}, "b": {"httpUrl": "http://h", "headers": {"A": "${V}$"}}}}`)
+}
+
+func FuzzCopilot(f *testing.F) {
+	fuzz(f, Copilot, `{"disabledMcpServers": ["a"], "mcpServers": {"a": {"type": "local", "command": "x", "tools": ["*"], "env": {"A": "${V}"}}, "b": {"type": "http", "url": "http://h", "headers": {"A": "${V}"}}}}`)
+}
+
+func FuzzDroid(f *testing.F) {
+	fuzz(f, Droid, `{"mcpServers": {"a": {"type": "stdio", "command": "x", "disabled": true}, "b": {"type": "sse", "url": "http://h", "oauth": false}}}`)
+}
+
+func FuzzAmp(f *testing.F) {
+	fuzz(f, Amp, `{"amp.mcpServers": {"a": {"command": "x", "includeTools": ["t"]}, "b": {"url": "http://h", "headers": {"A": "$V"}},}}`)
+}
+
+func FuzzVSCode(f *testing.F) {
+	fuzz(f, VSCode, `{"inputs": [], "servers": {"a": {"command": "${userHome}/x", "args": ["${workspaceFolder}", "${env:V}", "${input:i}"], "envFile": "e"}, "b": {"url": "http://h"}}}`)
+}
+
+func FuzzCrush(f *testing.F) {
+	fuzz(f, Crush, `{"mcp": {"a": {"type": "stdio", "command": "$V", "args": ["$(x)", "${V:-d}"], "disabled_tools": ["t"]}, "b": {"type": "http", "url": "http://h"}}}`)
 }
 
 func FuzzCline(f *testing.F) {

@@ -41,6 +41,7 @@ type definition struct {
 	cwd        string
 	url        string
 	env        map[string]string
+	envFile    string            // more variables
 	envPass    []string          // variables that the agent passes on by name
 	headers    map[string]string // values
 	envHeaders map[string]string // header -> variable

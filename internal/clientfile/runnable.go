@@ -45,8 +45,12 @@ func (s System) Runnable(e Entry) (Runnable, error) {
 	case e.def.transport == Websocket:
 		return Runnable{}, no(fault.Invalid, "entry-unsupported", "MCP over websockets is not supported").
 			Hinting("ask the server's authors for its http URL")
+	case e.def.envFile != "":
+		return Runnable{}, no(fault.Invalid, "entry-unsupported", "it takes variables from a file that %s reads", e.agent.Title()).
+			Hinting("add it with `mcpx server add`, and its variables with `--env-from`")
 	}
-	b := builder{sys: s, entry: e, expand: dialectOf(e.agent).expand, secrets: map[string]secret.Handle{}}
+	d := dialectOf(e.agent)
+	b := builder{sys: s, entry: e, expand: d.expand, headersOnly: d.headersOnly, secrets: map[string]secret.Handle{}}
 	server := catalog.Server{
 		Name: catalog.SafeName(e.Name), Sharing: catalog.ShareSession, Source: "observed",
 		// The person configured it in the agent, and asked for it to be served.
@@ -70,18 +74,27 @@ func (s System) Runnable(e Entry) (Runnable, error) {
 
 // builder expands values; the first error stays.
 type builder struct {
-	sys     System
-	entry   Entry
-	expand  expander
-	secrets map[string]secret.Handle
-	err     error
+	sys         System
+	entry       Entry
+	expand      expander
+	headersOnly bool
+	secrets     map[string]secret.Handle
+	err         error
 }
 
+// value expands what is no header.
 func (b *builder) value(v string) string {
+	if b.headersOnly {
+		return v
+	}
+	return b.header(v)
+}
+
+func (b *builder) header(v string) string {
 	if b.expand == nil || b.err != nil {
 		return v
 	}
-	out, err := b.expand(v, world{lookup: b.sys.Lookup, readFile: b.readFile})
+	out, err := b.expand(v, world{lookup: b.sys.Lookup, readFile: b.readFile, home: b.sys.Home, folder: b.folder()})
 	if err != nil {
 		b.err = err
 	}
@@ -108,12 +121,25 @@ func (b *builder) readFile(path string) (string, error) {
 		Saying("the file %s cannot be read", path).Hinting("make it, or correct the reference").Because(err)
 }
 
+// base is where the agent starts a child: all start it in the project (governance.md section 2.3).
+func (b *builder) base() string {
+	if b.entry.project != "" {
+		return b.entry.project
+	}
+	return b.sys.Project
+}
+
+// folder is what an editor has open: for a file of a project the directory that holds .vscode or .cursor.
+func (b *builder) folder() string {
+	if b.entry.Scope == ScopeProject {
+		return filepath.Dir(b.entry.dir)
+	}
+	return b.base()
+}
+
 func (b *builder) stdio() *catalog.Stdio {
 	d := b.entry.def
-	base := b.entry.project
-	if base == "" {
-		base = b.sys.Project // all agents start a child in the project (governance.md section 2.3)
-	}
+	base := b.base()
 	s := &catalog.Stdio{Command: b.value(d.command), Cwd: b.value(d.cwd), Env: map[string]catalog.Binding{}}
 	if s.Cwd == "" {
 		s.Cwd = base
@@ -132,7 +158,7 @@ func (b *builder) stdio() *catalog.Stdio {
 		}
 	}
 	for name, v := range d.env {
-		s.Env[name] = b.bind(name, v)
+		s.Env[name] = b.literal(name, b.value(v))
 	}
 	for _, name := range d.envPass {
 		if v, ok := b.sys.Lookup(name); ok {
@@ -153,7 +179,7 @@ func (b *builder) http() *catalog.HTTP {
 	}
 	for name, v := range d.headers {
 		if !catalog.OwnHeader(name) {
-			h.Headers[name] = b.bind(name, v)
+			h.Headers[name] = b.literal(name, b.header(v))
 		}
 	}
 	fromVariable := func(header, prefix, variable string) {
@@ -177,8 +203,6 @@ func (b *builder) http() *catalog.HTTP {
 	}
 	return h
 }
-
-func (b *builder) bind(name, v string) catalog.Binding { return b.literal(name, b.value(v)) }
 
 // literal keeps a value; one that is a secret by name or shape, or came out of a reference, is remembered for the
 // redactor.

@@ -9,8 +9,8 @@ import (
 // trust is what the user has told the agents about files that come with a project. A project file that its agent would
 // not read is not served either.
 type trust struct {
-	codex    []string // trusted projects
-	approved []string // servers of .mcp.json that Claude may start
+	folders  map[Agent][]string // that the user trusts; agents that are not in it read every project's files
+	approved []string           // servers of .mcp.json that Claude may start
 	rejected []string
 	all      bool // Claude may start all of them
 
@@ -19,7 +19,7 @@ type trust struct {
 
 // trust reads the agents' own records.
 func (s System) trust() trust {
-	var t trust
+	t := trust{folders: map[Agent][]string{Codex: nil, Copilot: nil}}
 	if s.Project == "" {
 		return t
 	}
@@ -41,7 +41,14 @@ func (s System) trust() trust {
 	dir, _ := s.moved("CODEX_HOME", ".codex")
 	for _, p := range read(filepath.Join(dir, "config.toml"), codex()).get("projects").fields {
 		if p.value.get("trust_level").text == "trusted" {
-			t.codex = append(t.codex, p.name)
+			t.folders[Codex] = append(t.folders[Codex], p.name)
+		}
+	}
+	dir, _ = s.moved("COPILOT_HOME", ".copilot")
+	for _, name := range []string{"settings.json", "config.json"} { // the older name has the older spelling
+		for _, key := range []string{"trustedFolders", "trusted_folders"} {
+			folders, _ := read(filepath.Join(dir, name), copilot()).get(key).texts()
+			t.folders[Copilot] = append(t.folders[Copilot], folders...)
 		}
 	}
 	t.qwen = s.qwenDecisions(read(filepath.Join(s.Home, ".qwen", "mcpApprovals.json"), qwen()))
@@ -68,10 +75,11 @@ func (s System) trust() trust {
 
 // gate is the reason for which the agent ignores a whole file.
 func (t trust) gate(l Location) string {
-	if l.Agent != Codex || l.File.Scope != ScopeProject {
+	folders, asks := t.folders[l.Agent]
+	if !asks || l.File.Scope != ScopeProject {
 		return ""
 	}
-	for _, p := range t.codex {
+	for _, p := range folders {
 		if p == l.File.Project || strings.HasPrefix(l.File.Project, strings.TrimSuffix(p, "/")+"/") {
 			return ""
 		}
