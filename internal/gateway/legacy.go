@@ -14,7 +14,6 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 // Asking says how a request came.
 type Asking struct {
 	Plain bool // its client takes nothing but the response: questions of the server do not come on its stream
-	Late  bool // another process passed it on after a hand-over
 }
 
 // Request takes one request of a legacy client. The answer, and everything that belongs to it, comes on the stream.
@@ -23,7 +22,7 @@ func (x *Session) Request(body []byte, m rpc.Message) *Stream { return x.Ask(bod
 // Ask is Request for requests of any kind.
 func (x *Session) Ask(body []byte, m rpc.Message, how Asking) *Stream {
 	st := newStream("", !how.Plain && x.Version >= era.V20250326) // kept from its first message: it may become resumable
-	st.plain, st.late = how.Plain, how.Late
+	st.plain = how.Plain
 	return x.request(st, body, m)
 }
 
@@ -36,11 +35,7 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 		st.finish(t.body(id, x.srv.name(), method), 200)
 		return st
 	}
-	if !x.mayRun(id, st.late) {
-		t := trouble{class: NotSent, text: "the request came late from the daemon before; its client was told that it was not sent"}
-		st.finish(t.body(id, x.srv.name(), method), 200)
-		return st
-	}
+	x.mayRun(id, false)
 	if x.bridged {
 		x.requestBridged(st, method, body, m)
 		return st
@@ -66,6 +61,11 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 	}
 	return st
 }
+
+// MayRun says whether a request may still run that another process passed on after a hand-over. Its client may have given
+// that up, asked here for the outcome, and been told that the request was never sent. When it may run, whoever asks from
+// now on is told that it may have run.
+func (x *Session) MayRun(id []byte) bool { return x.mayRun(id, true) }
 
 // mayRun notes a request; see past.made.
 func (x *Session) mayRun(id []byte, late bool) bool {

@@ -34,7 +34,6 @@ type Stream struct {
 	ID string
 
 	plain bool            // the client takes the response and nothing else
-	late  bool            // another process passed the request on
 	moved <-chan struct{} // closed when the server went to another daemon: nothing is accepted any more; nil: never
 
 	mu     sync.Mutex    // guards the fields below; taken last, never with I/O

@@ -70,11 +70,16 @@ func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, p
 		msgs[i] = m
 	}
 	for i, p := range parts {
+		if msgs[i].Kind == rpc.Request && wasRelayed(v.r) && !x.MayRun(msgs[i].ID.Of(p.Of(body))) {
+			return nil, nil, rpc.ErrorResponse(nil, -32603, "the batch came late from the daemon before, and none of it ran; repeat it", nil)
+		}
+	}
+	for i, p := range parts {
 		one := rpc.OneLine(slices.Clone(p.Of(body)))
 		switch msgs[i].Kind {
 		case rpc.Request:
 			v.body, v.msg = one, msgs[i]
-			inWork = append(inWork, v.pending(x, x.Ask(one, msgs[i], gateway.Asking{Plain: true, Late: wasRelayed(v.r)})))
+			inWork = append(inWork, v.pending(x, x.Ask(one, msgs[i], gateway.Asking{Plain: true})))
 		case rpc.Notification:
 			x.Notify(one, msgs[i])
 		case rpc.Result, rpc.Error:
