@@ -389,7 +389,9 @@ func (e *Env) aboutDaemon(d api.Daemon) [][2]string {
 		{"daemon", fmt.Sprintf("running, pid %d, version %s, up %s", d.Pid, d.Version, age(e.Now().Sub(d.Started)))},
 		{"servers at", d.Base + "/servers/NAME/mcp"},
 		{"socket", d.Socket},
-		{"home", d.Home},
+	}
+	if paths, err := e.Paths(); err == nil {
+		rows = append(rows, [2]string{"state", paths.State}, [2]string{"settings", paths.Settings()})
 	}
 	if d.LogFile != "" {
 		rows = append(rows, [2]string{"log", d.LogFile})

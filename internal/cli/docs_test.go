@@ -141,7 +141,8 @@ func TestDocErrors(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# Error codes\n\nGenerated from the source by `go test ./internal/cli -update`. The kind decides the exit code of a command\n" +
 		"(`mcpx help exit-codes`) and the status of the local API. `...` stands for what the error is about. With `--json` an error\n" +
-		"is one line on stderr: `{\"error\":{\"kind\",\"code\",\"message\",\"hint\",\"retry\"}}`.\n\n| code | kind | says | next step |\n|---|---|---|---|\n")
+		"is one line on stderr: `{\"error\":{\"kind\",\"code\",\"message\",\"hint\",\"retry\"}}`. What MCP clients get (JSON-RPC codes -319xx)\n" +
+		"is in [survival.md](survival.md#what-a-client-sees).\n\n| code | kind | says | next step |\n|---|---|---|---|\n")
 	for _, code := range slices.Sorted(maps.Keys(codes)) {
 		c := codes[code]
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", code, joined(c.kinds, ", "), joined(c.messages, "<br>"), joined(c.hints, "<br>"))

@@ -141,6 +141,9 @@ func (d *Daemon) prepareNext(ctx context.Context, in api.RestartDaemon) (*succes
 		environ = in.Environ
 	}
 	if err := d.probe(ctx, exe, environ); err != nil {
+		if in.Binary == "" {
+			err = fault.From(err).Hinting("this daemon was started from there: put an mcpx back, or `mcpx daemon upgrade --binary PATH` with another one")
+		}
 		return nil, err
 	}
 	next := &successor{}

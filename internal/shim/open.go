@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -34,9 +35,11 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 		if f, ok := errors.AsType[*fault.Error](err); ok {
 			return nil, f
 		}
-		return nil, fault.New(fault.Unavailable, "supervisor-start").
-			Saying("the supervisor of %s could not be started", o.Server.Name).Because(err).
-			Hinting("see the daemon's log; `--supervised=false` runs the server without one")
+		no := fault.New(fault.Unavailable, "supervisor-start").Saying("the supervisor of %s could not be started", o.Server.Name).Because(err)
+		if _, err := os.Stat(b.cfg.Exe); errors.Is(err, fs.ErrNotExist) {
+			return nil, no.Hinting("the daemon was started from there: put an mcpx back, or `mcpx daemon upgrade --binary PATH` with another one")
+		}
+		return nil, no.Hinting("see the daemon's log; `--supervised=false` runs the server without one")
 	}
 	crash.Point("shim.supervisor-started")
 	conn, r, g, err := b.attach(ctx, dir, ready)
