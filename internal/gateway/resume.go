@@ -87,7 +87,7 @@ func (x *Session) Standalone() *Reader { return x.get.Follow() }
 // being found out whether the server outlived that daemon, Resume waits. 400 for what cannot be resumed: 404 would tell the
 // client that its session is gone.
 func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Reader, *Refusal) {
-	bad := &Refusal{Status: 400, Code: era.CodeInvalidRequest, Message: "Last-Event-ID names no stream of this session that can be resumed"}
+	bad := &Refusal{Status: 400, Code: era.CodeInvalidRequest, Message: "Last-Event-ID names no stream of this session that can be resumed; open one without it"}
 	parts := strings.Split(lastEventID, ".")
 	if len(parts) != 3 && len(parts) != 4 {
 		return nil, nil, bad

@@ -119,7 +119,7 @@ func (f *Front) unknown(name string) string {
 	if len(names) > most {
 		names, more = names[:most], ", ..."
 	}
-	return fmt.Sprintf("no server is routed as %q; there are: %s%s", name, strings.Join(names, ", "), more)
+	return fmt.Sprintf("no server is routed as %q; there are: %s%s; `mcpx server list` shows those that are not in use, too", name, strings.Join(names, ", "), more)
 }
 
 func (f *Front) post(w http.ResponseWriter, r *http.Request, srv *gateway.Server, caller gateway.Caller) {
