@@ -31,7 +31,7 @@ type Package struct {
 	Rest    []string    `json:"rest,omitempty"`    // arguments of the program
 	Via     string      `json:"via,omitempty"`     // launcher; "" for a plain binary and a URL
 	Peeled  []string    `json:"peeled,omitempty"`  // what stood before the launcher: "env NAME", "cmd /c"
-	Options []string    `json:"options,omitempty"` // recorded launcher options that reach the program: docker -e NAME, -v, --env-file
+	Options []string    `json:"options,omitempty"` // launcher options that change what runs: docker -e NAME, -v; --with, --registry; [EXTRA]
 	Weak    bool        `json:"weak,omitempty"`    // an unknown launcher option: the rest may be misread
 }
 

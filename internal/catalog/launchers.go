@@ -24,7 +24,10 @@ var (
 	dockerGlobal = words("--context -c --host -H --config --log-level -l --tlscacert --tlscert --tlskey --connection --url --identity --root --runroot")
 	dockerValued = words("-e --env --env-file -v --volume --mount --tmpfs --name --network --net -p --publish --expose -u --user -w --workdir --entrypoint --platform --pull -m --memory --cpus --cpu-shares -c --add-host --dns --hostname -h --label -l --label-file --log-driver --log-opt --restart --runtime --security-opt --cap-add --cap-drop --device --gpus --group-add --ulimit --shm-size --stop-signal --stop-timeout --cidfile --ipc --pid --userns --uts --cgroupns --memory-swap --pids-limit --secret --volumes-from --volume-driver --network-alias --ip --ip6 --mac-address --link --sysctl --isolation --attach -a --detach-keys --annotation --cpuset-cpus --health-cmd")
 	dockerAlone  = words("-i --interactive -t --tty -it -ti -d --detach --rm --init --privileged --read-only -P --publish-all --no-healthcheck --oom-kill-disable --sig-proxy -q --quiet --disable-content-trust --use-api-socket")
-	dockerKept   = words("-e --env --env-file -v --volume --mount")
+	// Kept options decide what is installed, or what reaches the program.
+	npmKept    = words("--registry")
+	uvKept     = words("--with -w --with-editable --with-requirements --index --index-url -i --default-index --extra-index-url --find-links -f --overrides --constraints -c")
+	dockerKept = words("-e --env --env-file -v --volume --mount")
 )
 
 func words(s string) []string { return strings.Fields(s) }
@@ -69,9 +72,25 @@ func valueOf(opts []option, names ...string) string {
 	return ""
 }
 
+// kept lists the options of the names, without what may be a secret in them.
+func kept(opts []option, names []string) []string {
+	var out []string
+	for _, o := range opts {
+		if !slices.Contains(names, o.name) {
+			continue
+		}
+		value := HideURL(o.value)
+		if o.name == "-e" || o.name == "--env" {
+			value, _, _ = strings.Cut(o.value, "=") // the value may be a secret
+		}
+		out = append(out, o.name+" "+value)
+	}
+	return out
+}
+
 func npm(via string, args []string) Package {
 	opts, rest, weak := options(args, npmValued, npmAlone)
-	p := Package{Via: via, Weak: weak}
+	p := Package{Via: via, Weak: weak, Options: kept(opts, npmKept)}
 	spec := valueOf(opts, "-p", "--package")
 	if via == "pnpm dlx" || via == "bunx" || via == "bun x" { // there -p is not short for --package
 		spec = valueOf(opts, "--package")
@@ -137,7 +156,7 @@ func gitSpec(spec string) (kind PackageKind, name, version string, ok bool) {
 
 func uvx(via string, args []string) Package {
 	opts, rest, weak := options(args, uvValued, uvAlone)
-	p := Package{Via: via, Weak: weak}
+	p := Package{Via: via, Weak: weak, Options: kept(opts, uvKept)}
 	spec := valueOf(opts, "--from")
 	if len(rest) > 0 {
 		if spec == "" {
@@ -151,6 +170,7 @@ func uvx(via string, args []string) Package {
 		return Package{Kind: PackageBinary, Name: via, Via: via, Weak: true}
 	}
 	p.Kind, p.Name, p.Version = pypiSpec(spec)
+	p.Options = append(p.Options, extras(spec)...)
 	if p.Entry == p.Name {
 		p.Entry = ""
 	}
@@ -159,7 +179,7 @@ func uvx(via string, args []string) Package {
 
 func pipx(args []string) Package {
 	opts, rest, weak := options(args, pipxVal, pipxAlone)
-	p := Package{Via: "pipx run", Weak: weak}
+	p := Package{Via: "pipx run", Weak: weak, Options: kept(opts, uvKept)}
 	spec := valueOf(opts, "--spec")
 	if len(rest) > 0 {
 		if spec == "" {
@@ -170,10 +190,20 @@ func pipx(args []string) Package {
 		p.Rest = rest[1:]
 	}
 	p.Kind, p.Name, p.Version = pypiSpec(spec)
+	p.Options = append(p.Options, extras(spec)...)
 	if p.Entry == p.Name {
 		p.Entry = ""
 	}
 	return p
+}
+
+// extras are the optional parts of a package that a requirement asks for.
+func extras(spec string) []string {
+	m := pypiRequirement.FindStringSubmatch(spec)
+	if m == nil || m[2] == "" {
+		return nil
+	}
+	return []string{strings.ToLower(strings.ReplaceAll(m[2], " ", ""))}
 }
 
 var pypiRequirement = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*(.*)$`)
@@ -206,7 +236,7 @@ func uvRun(args []string) Package {
 	valued := slices.DeleteFunc(slices.Clone(uvValued), func(o string) bool { return o == "-m" })
 	opts, rest, weak := options(args, append(valued, "-m", "--module"), uvAlone)
 	if module := valueOf(opts, "-m", "--module"); module != "" {
-		return Package{Kind: PackagePyPI, Name: pypiName(module), Entry: "-m", Rest: rest, Via: "uv run", Weak: weak}
+		return Package{Kind: PackagePyPI, Name: pypiName(module), Entry: "-m", Rest: rest, Via: "uv run", Weak: weak, Options: kept(opts, uvKept)}
 	}
 	if len(rest) == 0 {
 		return Package{Kind: PackageBinary, Name: "uv run", Via: "uv run", Weak: true}
@@ -220,11 +250,11 @@ func uvRun(args []string) Package {
 	default: // a script of the project or of a --with package: the name is a guess
 		p = Package{Kind: PackagePyPI, Name: pypiName(rest[0]), Rest: rest[1:], Weak: true}
 	}
-	p.Via, p.Weak = "uv run", p.Weak || weak
+	p.Via, p.Weak, p.Options = "uv run", p.Weak || weak, kept(opts, uvKept)
 	return p
 }
 
-var pythonName = regexp.MustCompile(`^(python|pypy)[0-9.]*w?$`)
+var pythonName = regexp.MustCompile(`^((python|pypy)[0-9.]*w?|pyw?)$`)
 
 func isPython(name string) bool { return pythonName.MatchString(name) }
 
@@ -287,15 +317,8 @@ func container(via string, argv []string) Package {
 	if len(rest) == 0 {
 		return binary(argv)
 	}
-	p := Package{Kind: PackageOCI, Via: via + " run", Rest: rest[1:], Weak: weak || odd}
+	p := Package{Kind: PackageOCI, Via: via + " run", Rest: rest[1:], Weak: weak || odd, Options: kept(opts, dockerKept)}
 	for _, o := range opts {
-		if slices.Contains(dockerKept, o.name) {
-			value := o.value
-			if o.name == "-e" || o.name == "--env" {
-				value, _, _ = strings.Cut(value, "=") // the value may be a secret
-			}
-			p.Options = append(p.Options, o.name+" "+value)
-		}
 		if o.name == "--entrypoint" {
 			p.Entry = o.value
 		}

@@ -222,8 +222,72 @@ func redactText(a string) string {
 	if _, value, ok := strings.Cut(a, "="); ok && SecretValue(value) {
 		return strings.TrimSuffix(a, value) + Redacted
 	}
+	if option, value, ok := strings.Cut(a, "="); ok && strings.HasPrefix(option, "-") { // --env=TOKEN=X
+		if name, inner, assigned := strings.Cut(value, "="); assigned && SecretName(name) && inner != "" && !HasTemplate(inner) {
+			return option + "=" + name + "=" + Redacted
+		}
+	}
 	if SecretValue(a) {
 		return Redacted
 	}
+	return redactWords(redactMembers(a))
+}
+
+// jsonMember is one member of an object in a JSON argument whose value is a text.
+var jsonMember = regexp.MustCompile(`"([^"\\]+)"(\s*:\s*)"((?:[^"\\]|\\.)*)"`)
+
+// redactMembers hides secrets in an argument that holds JSON, such as --config '{"debug":true,"apiKey":"X"}'.
+func redactMembers(a string) string {
+	return jsonMember.ReplaceAllStringFunc(a, func(pair string) string {
+		m := jsonMember.FindStringSubmatch(pair)
+		if m[3] == "" || HasTemplate(m[3]) || !SecretName(m[1]) && !SecretValue(m[3]) {
+			return pair
+		}
+		return `"` + m[1] + `"` + m[2] + `"` + Redacted + `"`
+	})
+}
+
+// redactWords looks into an argument of several words, such as the script of `sh -c`.
+func redactWords(a string) string {
+	words := strings.Fields(a)
+	if len(words) < 2 {
+		return a
+	}
+	if safe := RedactArgs(words); !slices.Equal(safe, words) {
+		return strings.Join(safe, " ")
+	}
 	return a
+}
+
+// HideURL is RedactURL for a URL of somebody else's file: user names, which may be tokens, and secret-shaped parts of
+// the path are replaced too.
+func HideURL(raw string) string {
+	u, err := url.Parse(RedactURL(raw))
+	if err != nil { // with a reference in it, or no URL: the places where secrets stand in a URL are cut out of the text
+		if head, rest, ok := strings.Cut(raw, "://"); ok {
+			if _, host, found := strings.Cut(rest, "@"); found {
+				rest = redactedInURL + "@" + host
+			}
+			raw = head + "://" + rest
+		}
+		if before, _, found := strings.Cut(raw, "?"); found {
+			raw = before + "?" + redactedInURL
+		}
+		return raw
+	}
+	changed := false
+	if u.User != nil && u.User.String() != redactedInURL && !HasTemplate(u.User.Username()) {
+		u.User, changed = url.User(redactedInURL), true
+	}
+	parts := strings.Split(u.Path, "/")
+	for i, part := range parts {
+		if SecretValue(part) {
+			parts[i], changed = redactedInURL, true
+		}
+	}
+	if !changed {
+		return RedactURL(raw)
+	}
+	u.Path, u.RawPath = strings.Join(parts, "/"), ""
+	return u.String()
 }

@@ -72,3 +72,42 @@ func TestRedactArgs(t *testing.T) {
 		t.Errorf("redacting twice differs:\n%s", d)
 	}
 }
+
+func TestRedactDeepArgs(t *testing.T) {
+	for arg, want := range map[string]string{
+		`{"debug":true,"apiKey":"hunter2"}`: `{"debug":true,"apiKey":"[redacted]"}`,
+		`{"apiKey": "${KEY}", "mode":"a"}`:  `{"apiKey": "${KEY}", "mode":"a"}`,
+		"--env=API_TOKEN=hunter2":           "--env=API_TOKEN=[redacted]",
+		"--env=MODE=fast":                   "--env=MODE=fast",
+		"export A=1; API_TOKEN=hunter2 npx": "export A=1; API_TOKEN=[redacted] npx",
+		"npx x --token hunter2":             "npx x --token [redacted]",
+		"a b  c":                            "a b  c",
+	} {
+		if got := RedactArgs([]string{arg})[0]; got != want {
+			t.Errorf("%s: %s, want %s", arg, got, want)
+		}
+	}
+}
+
+func TestHideURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://h/x?a=1":                                    "https://h/x?a=1",
+		"https://hunter2@h/x":                                "https://redacted@h/x",
+		"https://u:hunter2@h/x":                              "https://redacted@h/x",
+		"https://h/s/sk-aaaabbbbccccdddd1111/mcp":            "https://h/s/redacted/mcp",
+		"https://h/x?token=hunter2":                          "https://h/x?token=redacted",
+		"https://${HOST}/x":                                  "https://${HOST}/x",
+		"https://u:hunter2@${HOST}/x?token=hunter2":          "https://redacted@${HOST}/x?redacted",
+		"https://h/x?token=${TOKEN}":                         "https://h/x?token=${TOKEN}",
+		"https://h/550e8400-e29b-41d4-a716-446655440000/mcp": "https://h/550e8400-e29b-41d4-a716-446655440000/mcp",
+		"":                     "",
+		"not a url at all %zz": "not a url at all %zz",
+	} {
+		if got := HideURL(raw); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+		if again := HideURL(want); again != want {
+			t.Errorf("%s is hidden again: %s", want, again)
+		}
+	}
+}
