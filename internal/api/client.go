@@ -86,6 +86,16 @@ func (c *Client) Processes(ctx context.Context, in ProcessQuery) (ProcessPage, e
 	return call[ProcessPage](ctx, c, "process.list", in)
 }
 
+// ConfigFiles lists the configuration files of agents.
+func (c *Client) ConfigFiles(ctx context.Context, in ConfigQuery) (ConfigFiles, error) {
+	return call[ConfigFiles](ctx, c, "config.discover", in)
+}
+
+// InspectConfig compares the configuration of agents with the catalog.
+func (c *Client) InspectConfig(ctx context.Context, in ConfigQuery) (ConfigReport, error) {
+	return call[ConfigReport](ctx, c, "config.inspect", in)
+}
+
 // Servers lists the servers.
 func (c *Client) Servers(ctx context.Context, in ServersQuery) (ServerPage, error) {
 	return call[ServerPage](ctx, c, "server.list", in)

@@ -32,6 +32,8 @@ var Ops = []Op{
 	{Name: "status.show", Method: "GET", Path: "/v1/status", Need: Read, In: None{}, Out: Status{}, Short: "Overview: daemon, health, servers, counters"},
 	{Name: "health.show", Method: "GET", Path: "/v1/health", Need: Read, In: None{}, Out: Health{}, Short: "Findings from live state"},
 	{Name: "process.list", Method: "GET", Path: "/v1/processes", Need: Read, In: ProcessQuery{}, Out: ProcessPage{}, Short: "Processes and upstream sessions of all servers"},
+	{Name: "config.discover", Method: "GET", Path: "/v1/config/files", Need: Read, In: ConfigQuery{}, Out: ConfigFiles{}, Short: "Configuration files of the agents of this user"},
+	{Name: "config.inspect", Method: "GET", Path: "/v1/config/entries", Need: Read, In: ConfigQuery{}, Out: ConfigReport{}, Short: "Servers in the configuration of agents, compared with the catalog"},
 	{Name: "server.list", Method: "GET", Path: "/v1/servers", Need: Read, In: ServersQuery{}, Out: ServerPage{}, Short: "All servers, sorted by name"},
 	{Name: "server.show", Method: "GET", Path: "/v1/servers/{server}", Need: Read, In: ServerRef{}, Out: Server{}, Short: "One server by name or alias"},
 	{Name: "server.add", Method: "POST", Path: "/v1/servers", Need: Change, In: AddServer{}, Out: Server{}, Keyed: true, Short: "Add a server; a name that is taken is a conflict"},

@@ -12,6 +12,9 @@ type Service interface {
 	Health(ctx context.Context, in None) (Health, error)
 	Processes(ctx context.Context, in ProcessQuery) (ProcessPage, error)
 
+	ConfigFiles(ctx context.Context, in ConfigQuery) (ConfigFiles, error)
+	InspectConfig(ctx context.Context, in ConfigQuery) (ConfigReport, error)
+
 	Servers(ctx context.Context, in ServersQuery) (ServerPage, error)
 	Server(ctx context.Context, in ServerRef) (Server, error)
 	AddServer(ctx context.Context, in AddServer) (Server, error)

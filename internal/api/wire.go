@@ -70,6 +70,10 @@ func (op Op) target(in any) string {
 			path = strings.Replace(path, "{"+name+"}", url.PathEscape(v.Field(i).String()), 1)
 		}
 		if name := f.Tag.Get("query"); name != "" && !v.Field(i).IsZero() {
+			if list, ok := v.Field(i).Interface().([]string); ok {
+				query[name] = list
+				continue
+			}
 			query.Set(name, fmt.Sprint(v.Field(i).Interface()))
 		}
 	}
@@ -97,7 +101,7 @@ func (op Op) ReadRequest(r *http.Request, in any) error {
 		if name == "" || !r.URL.Query().Has(name) {
 			continue
 		}
-		if err := setQuery(v.Field(i), r.URL.Query().Get(name)); err != nil {
+		if err := setQuery(v.Field(i), r.URL.Query()[name]); err != nil {
 			return fault.New(fault.Invalid, "request-invalid").Saying("query parameter %s: %v", name, err)
 		}
 	}
@@ -126,7 +130,9 @@ func readBody(body io.Reader, in any) error {
 	return nil
 }
 
-func setQuery(v reflect.Value, text string) error {
+// setQuery sets a field from the values of its parameter; only a list takes more than the first.
+func setQuery(v reflect.Value, values []string) error {
+	text := values[0]
 	switch field := v.Addr().Interface().(type) {
 	case *int:
 		n, err := strconv.Atoi(text)
@@ -142,6 +148,8 @@ func setQuery(v reflect.Value, text string) error {
 		*field = b
 	case *string:
 		*field = text
+	case *[]string:
+		*field = values
 	}
 	return nil
 }

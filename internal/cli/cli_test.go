@@ -35,6 +35,9 @@ type daemonOf struct {
 	processes   api.ProcessPage
 	server      catalog.Server
 	imported    api.ImportReport
+	asked       api.ConfigQuery
+	files       api.ConfigFiles
+	report      api.ConfigReport
 }
 
 func (d *daemonOf) Server(context.Context, api.ServerRef) (api.Server, error) {
@@ -43,6 +46,16 @@ func (d *daemonOf) Server(context.Context, api.ServerRef) (api.Server, error) {
 
 func (d *daemonOf) ImportServers(context.Context, api.ImportServers) (api.ImportReport, error) {
 	return d.imported, nil
+}
+
+func (d *daemonOf) ConfigFiles(_ context.Context, in api.ConfigQuery) (api.ConfigFiles, error) {
+	d.asked = in
+	return d.files, nil
+}
+
+func (d *daemonOf) InspectConfig(_ context.Context, in api.ConfigQuery) (api.ConfigReport, error) {
+	d.asked = in
+	return d.report, nil
 }
 
 func (d *daemonOf) DaemonStatus(context.Context, api.None) (api.Daemon, error) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpx/internal/converge"
 	"mcpx/internal/daemon"
 )
 
@@ -151,6 +152,34 @@ func TestDocErrors(t *testing.T) {
 		t.Errorf("only %d codes were found: does the collector still understand the source?", len(codes))
 	}
 	generated(t, "errors.md", b.String())
+}
+
+// TestDocFindings writes the registry of converge down.
+func TestDocFindings(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString("# Findings about configurations\n\nGenerated from the registry in `internal/converge/codes.go` by `go test ./internal/cli -update`. The words that\n" +
+		"`mcpx config discover` and `mcpx config inspect` use, and what they mean.\n")
+	about := map[converge.CodeKind]string{
+		converge.KindClass:  "Classes\n\nEach entry has exactly one. With several that fit, the first of this order counts: broken, dormant, unsafe, routed ones,\nunsupported, name-conflict, ambiguous, bypass, ineffective, unknown.",
+		converge.KindReason: "Reasons of a class",
+		converge.KindMatch: "Reasons of a match\n\nThe confidence is `exact` (routed by name), `high` (the same, without any difference that is seen), `medium` (the same package or\n" +
+			"URL, with differences), `weak` (a name, or something that may be misread), `ambiguous` (several servers at the best level; a\nname or an id never decides) or `none`.",
+		converge.KindRouted: "Routed entries",
+		converge.KindFile:   "Problems of files",
+		converge.KindEntry:  "Problems of entries",
+	}
+	for _, kind := range converge.Kinds() {
+		if about[kind] == "" {
+			t.Errorf("the kind %q has no heading", kind)
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n| code | means | next step |\n|---|---|---|\n", about[kind])
+		for _, c := range converge.Codes {
+			if c.Kind == kind {
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Code, c.Means, c.Next)
+			}
+		}
+	}
+	generated(t, "findings.md", b.String())
 }
 
 func joined(set map[string]bool, by string) string {

@@ -2,6 +2,7 @@ package cli
 
 // groups are the words that only have commands below them.
 var groups = []Group{
+	{Path: "config", Short: "See what the agents are configured with"},
 	{Path: "daemon", Short: "Start, stop and look at the daemon"},
 	{Path: "server", Short: "Add, change and use MCP servers"},
 }
@@ -12,6 +13,7 @@ func commands() []Command {
 		up, serve, connect,
 		daemonStart, daemonStop, daemonRestart, daemonUpgrade, daemonReload, daemonStatus,
 		status, health, ps,
+		configDiscover, configInspect,
 		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
 		serverLogs, serverTools, serverCall, serverImport,
 		demoServer, version,

@@ -16,6 +16,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
@@ -44,6 +45,8 @@ type Config struct {
 	Logs    Logs
 	// Reach looks quickly whether a server could be started or connected to. It starts nothing.
 	Reach func(ctx context.Context, s catalog.Server) error
+	// Observe reads the configuration files of agents. It writes nothing.
+	Observe func(ctx context.Context, look converge.Look) (converge.Observation, error)
 	// Resident is the memory of a process in bytes, 0 when the system does not tell.
 	Resident func(pid int) int64
 	Daemon   api.Daemon
@@ -82,6 +85,7 @@ func New(c Config) (*Control, error) {
 		{"Gateway", c.Gateway == nil},
 		{"Logs", c.Logs == nil},
 		{"Reach", c.Reach == nil},
+		{"Observe", c.Observe == nil},
 		{"Resident", c.Resident == nil},
 		{"Stop", c.Stop == nil},
 		{"Restart", c.Restart == nil},

@@ -16,6 +16,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
@@ -75,6 +76,9 @@ type bench struct {
 	stopped []bool
 	restart []api.RestartDaemon
 	reloads int
+
+	looked   converge.Look
+	observed converge.Observation
 }
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -85,7 +89,11 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 	now := func() time.Time { return start }
 	c, err := New(Config{
 		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Listener: "127.0.0.1:30000", Base: "http://127.0.0.1:30000"},
-		Reach:    func(context.Context, catalog.Server) error { return b.reach },
+		Reach: func(context.Context, catalog.Server) error { return b.reach },
+		Observe: func(_ context.Context, look converge.Look) (converge.Observation, error) {
+			b.looked = look
+			return b.observed, nil
+		},
 		Resident: func(pid int) int64 { return int64(pid) * 1000 },
 		Stop:     func(children bool) { b.stopped = append(b.stopped, children) },
 		Restart: func(_ context.Context, in api.RestartDaemon) (api.Restarted, error) {
@@ -141,13 +149,15 @@ func refused(t *testing.T, err error, kind fault.Kind, code, part string) {
 func TestNobodyProved(t *testing.T) {
 	b, _ := newBench(t)
 	calls := map[string]func() error{
-		"server.list":    func() error { _, err := b.Servers(t.Context(), api.ServersQuery{}); return err },
-		"server.add":     func() error { _, err := b.AddServer(t.Context(), api.AddServer{}); return err },
-		"server.remove":  func() error { _, err := b.RemoveServer(t.Context(), api.ServerRef{Name: "x"}); return err },
-		"server.call":    func() error { _, err := b.CallTool(t.Context(), api.CallTool{Name: "x"}); return err },
-		"daemon.restart": func() error { _, err := b.DaemonRestart(t.Context(), api.RestartDaemon{}); return err },
-		"daemon.reload":  func() error { _, err := b.DaemonReload(t.Context(), api.None{}); return err },
-		"daemon.stop":    func() error { _, err := b.DaemonStop(t.Context(), api.StopDaemon{}); return err },
+		"config.inspect":  func() error { _, err := b.InspectConfig(t.Context(), api.ConfigQuery{}); return err },
+		"config.discover": func() error { _, err := b.ConfigFiles(t.Context(), api.ConfigQuery{}); return err },
+		"server.list":     func() error { _, err := b.Servers(t.Context(), api.ServersQuery{}); return err },
+		"server.add":      func() error { _, err := b.AddServer(t.Context(), api.AddServer{}); return err },
+		"server.remove":   func() error { _, err := b.RemoveServer(t.Context(), api.ServerRef{Name: "x"}); return err },
+		"server.call":     func() error { _, err := b.CallTool(t.Context(), api.CallTool{Name: "x"}); return err },
+		"daemon.restart":  func() error { _, err := b.DaemonRestart(t.Context(), api.RestartDaemon{}); return err },
+		"daemon.reload":   func() error { _, err := b.DaemonReload(t.Context(), api.None{}); return err },
+		"daemon.stop":     func() error { _, err := b.DaemonStop(t.Context(), api.StopDaemon{}); return err },
 		"other": func() error {
 			_, err := b.Servers(api.As(t.Context(), api.Principal{Name: "guest"}), api.ServersQuery{})
 			return err

@@ -347,6 +347,7 @@ func TestStopCallerWaitsForTheEnd(t *testing.T) {
 func TestTable(t *testing.T) {
 	methods := map[string]string{
 		"daemon.status": "DaemonStatus", "daemon.stop": "DaemonStop", "daemon.restart": "DaemonRestart", "daemon.reload": "DaemonReload", "status.show": "Status", "health.show": "Health", "process.list": "Processes",
+		"config.discover": "ConfigFiles", "config.inspect": "InspectConfig",
 		"server.list": "Servers", "server.show": "Server", "server.add": "AddServer", "server.edit": "EditServer", "server.remove": "RemoveServer",
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
 		"server.logs": "ServerLogs", "server.tools": "ServerTools", "server.call": "CallTool",
@@ -439,4 +440,31 @@ func (s *slow) Servers(context.Context, api.ServersQuery) (api.ServerPage, error
 	s.begun <- "list"
 	<-s.hold
 	return api.ServerPage{}, nil
+}
+
+// configService remembers what it was asked.
+type configService struct {
+	api.Service
+	asked api.ConfigQuery
+}
+
+func (s *configService) ConfigFiles(_ context.Context, in api.ConfigQuery) (api.ConfigFiles, error) {
+	s.asked = in
+	return api.ConfigFiles{}, nil
+}
+
+// TestListInQuery: a parameter that is a list comes through whole, and one that is no list is not split.
+func TestListInQuery(t *testing.T) {
+	service := &configService{}
+	_, path := serve(t, service, ours)
+	want := api.ConfigQuery{Agent: "codex", Home: "/h", Project: "/a, b&c", Moved: []string{"A=/x,y", "B=/z z"}}
+	if _, err := api.NewClient(path).ConfigFiles(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, service.asked); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if _, err := api.NewClient(path).ConfigFiles(t.Context(), api.ConfigQuery{}); err != nil || service.asked.Moved != nil {
+		t.Errorf("%v, %+v", err, service.asked)
+	}
 }

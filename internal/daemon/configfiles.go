@@ -1,0 +1,199 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/clientfile"
+	"mcpx/internal/converge"
+	"mcpx/internal/fault"
+)
+
+// maxMoved bounds the variables that a caller may hand on: agents know some dozens.
+const maxMoved = 64
+
+// Moves lists the variables of this process that move files of agents, as NAME=PATH, so that a daemon that was started
+// elsewhere looks in the same places.
+func Moves(getenv func(string) string, home, project string) []string {
+	var moved []string
+	look := clientfile.System{Home: home, Project: project, Lookup: func(name string) (string, bool) {
+		v := getenv(name)
+		if pair := name + "=" + v; filepath.IsAbs(v) && !slices.Contains(moved, pair) {
+			moved = append(moved, pair) // another value than a path may be a secret, and moves no file
+		}
+		return v, v != ""
+	}}
+	look.Locate()
+	return moved
+}
+
+// observe reads the files of agents for control.
+func (d *Daemon) observe(_ context.Context, look converge.Look) (converge.Observation, error) {
+	system, err := d.system(look)
+	if err != nil {
+		return converge.Observation{}, err
+	}
+	var only clientfile.Agent
+	if look.Agent != "" {
+		if only, err = clientfile.ParseAgent(look.Agent); err != nil {
+			return converge.Observation{}, err
+		}
+	}
+	_, port, err := net.SplitHostPort(d.about.Listener)
+	if err != nil {
+		port = "" // then no URL is ours
+	}
+	return observation(system, only, clientfile.Hub{Port: port, Servers: look.Names}), nil
+}
+
+func (d *Daemon) system(look converge.Look) (clientfile.System, error) {
+	no := func(format string, args ...any) (clientfile.System, error) {
+		return clientfile.System{}, fault.New(fault.Invalid, "request-invalid").Saying(format, args...)
+	}
+	home := look.Home
+	if home == "" {
+		home = d.cfg.Getenv("HOME")
+	}
+	if !filepath.IsAbs(home) {
+		return no("the home directory %q is no absolute path", home)
+	}
+	if look.Project != "" && !filepath.IsAbs(look.Project) {
+		return no("the project %q is no absolute path", look.Project)
+	}
+	if len(look.Moved) > maxMoved {
+		return no("%d variables that move files, want at most %d", len(look.Moved), maxMoved)
+	}
+	moved := map[string]string{}
+	for _, pair := range look.Moved {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || !filepath.IsAbs(value) {
+			return no("a variable that moves files has no absolute path")
+		}
+		moved[name] = value
+	}
+	return clientfile.System{Home: home, Project: look.Project, Lookup: func(name string) (string, bool) {
+		if v, ok := moved[name]; ok {
+			return v, true
+		}
+		v := d.cfg.Getenv(name)
+		return v, v != ""
+	}}, nil
+}
+
+// observation is what the files of one system say. only is one agent, "" all.
+func observation(system clientfile.System, only clientfile.Agent, hub clientfile.Hub) converge.Observation {
+	type place struct {
+		agent clientfile.Agent
+		path  string
+	}
+	seen := map[place]clientfile.Observed{}
+	for _, o := range system.Observe(hub) {
+		seen[place{o.Agent, o.File.Path}] = o
+	}
+	told := map[place]bool{} // two rules may lead to one file: the first one tells of it
+	out := converge.Observation{Files: []converge.File{}, Entries: []converge.Entry{}}
+	for _, l := range system.Locate() {
+		at := place{l.Agent, l.File.Path}
+		if only != "" && l.Agent != only || told[at] {
+			continue
+		}
+		told[at] = true
+		f := converge.File{
+			Agent: string(l.Agent), Path: l.File.Path, Scope: string(l.File.Scope), Rule: l.Rule, Format: string(l.File.Format),
+			Shared: l.File.Shared, State: converge.FileAbsent, Problems: []converge.Problem{},
+		}
+		o, exists := seen[at]
+		if !exists {
+			out.Files = append(out.Files, f)
+			continue
+		}
+		f.State, f.Entries, f.Problems = stateOf(o), len(o.Entries), problems(o.Problems)
+		out.Files = append(out.Files, f)
+		writable := worldWritable(f.Path)
+		for _, e := range o.Entries {
+			c := entry(o, e)
+			c.Facts.FileWritable, c.Facts.FileBroken = writable, f.State == converge.FileBroken
+			out.Entries = append(out.Entries, c)
+		}
+	}
+	return out
+}
+
+func stateOf(o clientfile.Observed) converge.FileState {
+	state := converge.FileReadable
+	for _, p := range o.Problems {
+		switch p.Code {
+		case "config-broken":
+			state = converge.FileBroken
+		case "config-unreadable", "config-busy":
+			return converge.FileUnreadable
+		}
+	}
+	return state
+}
+
+func problems(all []clientfile.Problem) []converge.Problem {
+	out := make([]converge.Problem, 0, len(all))
+	for _, p := range all {
+		out = append(out, converge.Problem(p))
+	}
+	return out
+}
+
+// entry takes over what an observation says. Identity and texts are made of the redacted command and URL.
+func entry(o clientfile.Observed, e clientfile.Entry) converge.Entry {
+	scope := e.Scope
+	if scope == "" {
+		scope = o.File.Scope
+	}
+	out := converge.Entry{
+		Agent: string(o.Agent), Name: e.Name, File: o.File.Path, Scope: string(scope), Project: e.Project(), At: e.At, Enabled: e.Enabled,
+		Transport: string(e.Transport), Command: string(e.Command), Args: slices.Clone(e.Args), URL: catalog.HideURL(string(e.URL)), Cwd: string(e.Cwd),
+		Variables: e.Variables(), Headers: slices.Clone(e.HeaderNames), Auth: string(e.Auth), Parse: string(e.Parse), Problems: problems(e.Problems),
+	}
+	if e.Routed != nil {
+		out.Routed = &converge.Routed{State: converge.RoutedState(e.Routed.State), Server: e.Routed.Server, Form: string(e.Routed.Form)}
+	}
+	identify(&out)
+	inURL := func(p clientfile.Problem) bool {
+		return p.Code == "raw-secret" && strings.HasSuffix(strings.ToLower(p.Field), "url")
+	}
+	out.Facts.URLCredentials = out.URL != "" && (slices.ContainsFunc(e.Problems, inURL) || hasUser(string(e.URL)))
+	out.Facts.Hidden = out.URL != string(e.URL) || slices.ContainsFunc(e.Problems, func(p clientfile.Problem) bool { return p.Code == "raw-secret" && p.Field == "args" || inURL(p) })
+	out.Facts.ProgramWritable = worldWritable(out.Command) || out.Package != nil && out.Package.Kind == catalog.PackagePath && worldWritable(out.Package.Name)
+	return out
+}
+
+func identify(e *converge.Entry) {
+	var p catalog.Package
+	known := false
+	switch {
+	case e.URL != "":
+		p, known = catalog.IdentifyURL(e.URL), true
+	case e.Command != "":
+		p, known = catalog.IdentifyCommand(e.Command, e.Args)
+	}
+	if known {
+		e.Package = &p
+	}
+}
+
+func hasUser(raw string) bool {
+	u, err := url.Parse(raw)
+	return err == nil && u.User != nil && !catalog.HasTemplate(u.User.String())
+}
+
+// worldWritable says whether everybody may write the file at an absolute path. One that cannot be looked at is not.
+func worldWritable(path string) bool {
+	if !filepath.IsAbs(path) {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0
+}

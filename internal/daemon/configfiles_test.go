@@ -1,0 +1,352 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pelletier/go-toml/v2"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/clientfile"
+	"mcpx/internal/converge"
+	"mcpx/internal/fault"
+)
+
+const fixtures = "../clientfile/testdata"
+
+// fixture is one case of package clientfile: where the file lies below a home, and its text.
+type fixture struct {
+	name, path string
+	data       []byte
+}
+
+func readFixtures(t *testing.T) []fixture {
+	t.Helper()
+	expected, err := filepath.Glob(filepath.Join(fixtures, "*", "cases", "*", "expected.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []fixture
+	for _, name := range expected {
+		var want struct {
+			File struct {
+				Path string `json:"path"`
+			} `json:"file"`
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, &want); err != nil {
+			t.Fatal(err)
+		}
+		inputs, err := filepath.Glob(filepath.Join(filepath.Dir(name), "input.*"))
+		if err != nil || len(inputs) != 1 {
+			t.Fatalf("%s: inputs %v, %v", name, inputs, err)
+		}
+		if data, err = os.ReadFile(inputs[0]); err != nil {
+			t.Fatal(err)
+		}
+		rel, ok := strings.CutPrefix(want.File.Path, "/home/ada/")
+		if !ok {
+			t.Fatalf("%s lies in %s", name, want.File.Path)
+		}
+		all = append(all, fixture{name: strings.TrimPrefix(filepath.Dir(name), fixtures+"/"), path: rel, data: data})
+	}
+	if len(all) < 25 {
+		t.Fatalf("%d fixtures, want at least the 25 of five agents", len(all))
+	}
+	return all
+}
+
+// placed writes a fixture into a home of its own.
+func placed(t *testing.T, f fixture) clientfile.System {
+	t.Helper()
+	home := t.TempDir()
+	path := filepath.Join(home, f.path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, f.data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return clientfile.System{Home: home, Root: home}
+}
+
+var hub = clientfile.Hub{Port: "30000", Servers: map[string]bool{"context7": false, "older": false, "bridged": false}}
+
+var inCatalog = []catalog.Server{
+	{Name: "context7", HTTP: &catalog.HTTP{URL: "https://example.com/context7"}, Review: catalog.ReviewApproved, Lifecycle: catalog.Enabled},
+	{Name: "older", HTTP: &catalog.HTTP{URL: "https://example.com/older"}, Review: catalog.ReviewApproved, Lifecycle: catalog.Enabled},
+	{Name: "bridged", HTTP: &catalog.HTTP{URL: "https://example.com/bridged"}, Review: catalog.ReviewApproved, Lifecycle: catalog.Enabled},
+	{
+		Name: "github", Review: catalog.ReviewApproved, Lifecycle: catalog.Enabled,
+		Stdio: &catalog.Stdio{Command: "/opt/bin/uvx", Args: []string{"mcp-server-github", "--readonly"}, EnvPass: []string{"GITHUB_OWNER", "GITHUB_TOKEN"}},
+	},
+}
+
+// TestFixturesAreClassified: what the cases mean against one catalog.
+func TestFixturesAreClassified(t *testing.T) {
+	got := map[string]string{}
+	for _, f := range readFixtures(t) {
+		seen := observation(placed(t, f), "", hub)
+		var words []string
+		for _, found := range converge.Classify(seen.Entries, inCatalog) {
+			words = append(words, fmt.Sprintf("%s %s %s", found.Name, found.Class, found.Match.Confidence))
+			for _, code := range slices.Concat(found.Reasons, found.Match.Reasons, []string{string(found.Class)}) {
+				if _, ok := converge.Explain(code); !ok {
+					t.Errorf("%s: %s is not explained", f.name, code)
+				}
+			}
+		}
+		got[f.name] = strings.Join(words, "; ")
+	}
+	want := map[string]string{}
+	data, err := os.ReadFile(filepath.Join("testdata", "classified.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok { // an agent that was added is tested where it is read
+			delete(got, name)
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// planted are values that must not come out, each in a place of its own.
+var planted = struct{ flag, assigned, config, script, variable, header, user, password, query, part, passed string }{
+	flag: "planted-flag-1", assigned: "planted-assigned-2", config: "planted-config-3", script: "planted-script-4", variable: "planted-variable-5",
+	header: "planted-header-6", user: "planted-user-7", password: "planted-password-8", query: "planted-query-9", part: "sk-plantedpart10aaaa", passed: "planted-passed-11",
+}
+
+// plant puts the values into every entry that it finds, in whatever form the agent has: an object with a command or a
+// URL is one.
+func plant(v any) (any, int) {
+	switch x := v.(type) {
+	case map[string]any:
+		count := 0
+		for name, inner := range x {
+			n := 0
+			x[name], n = plant(inner)
+			count += n
+		}
+		arguments := []any{
+			"--api-key", planted.flag, "API_TOKEN=" + planted.assigned, `{"mode":"a","apiKey":"` + planted.config + `"}`,
+			"run; export API_TOKEN=" + planted.script + " ; go", "--env=API_TOKEN=" + planted.passed,
+		}
+		variables, headers := map[string]any{"PLAIN": planted.variable, "API_TOKEN": planted.variable}, map[string]any{"X-Plain": planted.header, "Authorization": "Bearer " + planted.header}
+		switch command := x["command"].(type) {
+		case string:
+			args, _ := x["args"].([]any)
+			x["args"], x["env"] = append(args, arguments...), variables
+			count++
+		case []any:
+			x["command"], x["environment"] = append(command, arguments...), variables
+			count++
+		}
+		for _, field := range []string{"url", "httpUrl"} {
+			raw, ok := x[field].(string)
+			if !ok || !strings.Contains(raw, "://") || strings.Contains(raw, "/servers/") { // that of a routed entry names no secret
+				continue
+			}
+			scheme, rest, _ := strings.Cut(raw, "://")
+			x[field] = scheme + "://" + planted.user + ":" + planted.password + "@" + rest + "/" + planted.part + "/mcp?api_key=" + planted.query
+			x["headers"] = headers
+			count++
+		}
+		return x, count
+	case []any:
+		count := 0
+		for i := range x {
+			n := 0
+			x[i], n = plant(x[i])
+			count += n
+		}
+		return x, count
+	}
+	return v, 0
+}
+
+func TestNoPlantedSecretComesOut(t *testing.T) {
+	total := 0
+	for _, f := range readFixtures(t) {
+		var doc any
+		var encode func(any) ([]byte, error)
+		switch ext := filepath.Ext(f.path); ext {
+		case ".toml":
+			if err := toml.Unmarshal(f.data, &doc); err != nil {
+				t.Fatal(err)
+			}
+			encode = toml.Marshal
+		case ".json", ".jsonc":
+			strict, err := catalog.StandardJSON(bytes.TrimPrefix(f.data, []byte("\xef\xbb\xbf")), true, true)
+			if err != nil {
+				t.Fatalf("%s: %v", f.name, err)
+			}
+			if err := json.Unmarshal(strict, &doc); err != nil {
+				t.Fatal(err)
+			}
+			encode = json.Marshal
+		default:
+			continue
+		}
+		doc, count := plant(doc)
+		total += count
+		var err error
+		if f.data, err = encode(doc); err != nil {
+			t.Fatal(err)
+		}
+		seen := observation(placed(t, f), "", hub)
+		findings := converge.Classify(seen.Entries, inCatalog)
+		if count > 0 && len(findings) == 0 {
+			t.Errorf("%s: nothing was read of the file with the planted values", f.name)
+		}
+		out, err := json.Marshal(map[string]any{"files": seen.Files, "findings": findings})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{string(out), fmt.Sprintf("%+v", findings), fmt.Sprintf("%#v", seen)} {
+			for _, secret := range []string{"planted", "plantedpart"} {
+				if i := strings.Index(text, secret); i >= 0 {
+					t.Errorf("%s: a planted value comes out: ...%s", f.name, text[max(0, i-60):min(len(text), i+40)])
+				}
+			}
+		}
+	}
+	if total < 20 {
+		t.Errorf("values were planted into %d entries: does plant still find them?", total)
+	}
+}
+
+func TestObservation(t *testing.T) {
+	home := t.TempDir()
+	write := func(mode os.FileMode, text string, path ...string) string {
+		t.Helper()
+		name := filepath.Join(append([]string{home}, path...)...)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(name, mode); err != nil { // the umask does not count
+			t.Fatal(err)
+		}
+		return name
+	}
+	script := write(0o777, "#!/bin/sh\n", "run.sh")
+	write(0o600, `{"mcpServers": {"a": {"command": "`+script+`"}, "b": {"type": "http", "url": "https://me@example.com/"}}}`, ".claude.json")
+	moved := write(0o666, "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"PASSED\"]\n", "elsewhere", "config.toml")
+	write(0o600, "{", ".gemini", "settings.json")
+	if err := os.Mkdir(filepath.Join(home, ".cline"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(0o600, "{}", ".cline", "data", "settings", "cline_mcp_settings.json", "is-a-directory")
+
+	system := clientfile.System{Home: home, Root: home, Lookup: func(name string) (string, bool) {
+		v := map[string]string{"CODEX_HOME": filepath.Dir(moved)}[name]
+		return v, v != ""
+	}}
+	seen := observation(system, "", hub)
+	states := map[string]string{}
+	for _, f := range seen.Files {
+		if f.State != converge.FileAbsent {
+			states[strings.TrimPrefix(f.Path, home+"/")] = fmt.Sprintf("%s %s %s %d %d", f.Agent, f.Rule, f.State, f.Entries, len(f.Problems))
+		}
+	}
+	if d := cmp.Diff(map[string]string{
+		".claude.json":                                 "claude_code default readable 2 0",
+		"elsewhere/config.toml":                        "codex CODEX_HOME readable 1 0",
+		".gemini/settings.json":                        "gemini default broken 0 1",
+		".cline/data/settings/cline_mcp_settings.json": "cline default unreadable 0 1",
+	}, states); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	facts := map[string]string{}
+	for _, e := range seen.Entries {
+		facts[e.Agent+" "+e.Name] = fmt.Sprintf("%+v %v", e.Facts, e.Variables)
+	}
+	if d := cmp.Diff(map[string]string{
+		"claude_code a": "{FileBroken:false Hidden:false URLCredentials:false FileWritable:false ProgramWritable:true} []",
+		"claude_code b": "{FileBroken:false Hidden:true URLCredentials:true FileWritable:false ProgramWritable:false} []",
+		"codex a":       "{FileBroken:false Hidden:false URLCredentials:false FileWritable:true ProgramWritable:false} [PASSED]",
+	}, facts); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if only := observation(system, clientfile.Codex, hub); len(only.Entries) != 1 || slices.ContainsFunc(only.Files, func(f converge.File) bool { return f.Agent != "codex" }) {
+		t.Errorf("one agent was asked for: %+v", only)
+	}
+}
+
+func TestMoves(t *testing.T) {
+	env := map[string]string{"CODEX_HOME": "/c", "CLAUDE_CONFIG_DIR": "relative", "OPENCODE_CONFIG_CONTENT": `{"secret": 1}`, "PATH": "/bin"}
+	if d := cmp.Diff([]string{"CODEX_HOME=/c"}, Moves(func(name string) string { return env[name] }, "/h", "/p")); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestLookIsChecked(t *testing.T) {
+	d := &Daemon{cfg: Config{Getenv: func(name string) string {
+		return map[string]string{"HOME": "/h", "CODEX_HOME": "/mine", "X": "y"}[name]
+	}}}
+	for name, look := range map[string]converge.Look{
+		"home":          {Home: "h"},
+		"project":       {Project: "p"},
+		"no assignment": {Moved: []string{"CODEX_HOME"}},
+		"no path":       {Moved: []string{"CODEX_HOME=c"}},
+		"too many":      {Moved: slices.Repeat([]string{"A=/b"}, maxMoved+1)},
+	} {
+		if _, err := d.observe(t.Context(), look); fault.From(err).Code != "request-invalid" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := d.observe(t.Context(), converge.Look{Agent: "nobody"}); fault.From(err).Code != "agent-unknown" {
+		t.Errorf("an unknown agent: %v", err)
+	}
+	system, err := d.system(converge.Look{Moved: []string{"CODEX_HOME=/theirs"}})
+	if err != nil || system.Home != "/h" {
+		t.Fatalf("%+v, %v", system, err)
+	}
+	theirs, _ := system.Lookup("CODEX_HOME")
+	ours, _ := system.Lookup("X")
+	if theirs != "/theirs" || ours != "y" {
+		t.Errorf("got %s and %s: the caller's variables win, the daemon's stay", theirs, ours)
+	}
+}
+
+// TestOurPort: the port of the listener tells our own entries from those of another hub.
+func TestOurPort(t *testing.T) {
+	home := t.TempDir()
+	text := `{"mcpServers": {
+		"a": {"type": "http", "url": "http://127.0.0.1:4567/servers/x/mcp"}, "b": {"type": "http", "url": "http://localhost:4567/servers/x/mcp"},
+		"c": {"type": "http", "url": "http://127.0.0.1:9/servers/x/mcp"}, "d": {"type": "http", "url": "http://127.0.0.1:9/servers/y/mcp"}}}`
+	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{cfg: Config{Getenv: func(string) string { return "" }}}
+	d.about.Listener = "127.0.0.1:4567"
+	seen, err := d.observe(t.Context(), converge.Look{Agent: "claude-code", Home: home, Names: map[string]bool{"x": false}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []converge.RoutedState
+	for _, e := range seen.Entries {
+		got = append(got, e.Routed.State)
+	}
+	if d := cmp.Diff([]converge.RoutedState{converge.RoutedHere, converge.RoutedSpelling, converge.RoutedStalePort, converge.RoutedForeign}, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
