@@ -150,6 +150,14 @@ func (e Exit) String() string {
 	return fmt.Sprintf("%s: code %d", e.Reason, e.Code)
 }
 
+// Why is String and, of a child that we ended, the reason for that.
+func (e Exit) Why() string {
+	if e.Reason == Terminated && e.Text != "" {
+		return fmt.Sprintf("%s (%s)", e, e.Text)
+	}
+	return e.String()
+}
+
 // LinkInfo is the state of a link for status output.
 type LinkInfo struct {
 	Pid        int       `json:"pid,omitempty"`             // child; 0 for HTTP

@@ -112,7 +112,7 @@ func (g *Gateway) mourn(d Lost) {
 			}
 		}
 	}
-	note(d.Open, trouble{class: SentUnknown, text: d.Exit.String() + "; the call was sent and may have run"})
+	note(d.Open, trouble{class: SentUnknown, text: d.Exit.Why() + "; the call was sent and may have run"})
 	note(d.Answered, trouble{class: AnsweredLost, text: d.Exit.String() + "; the call was answered, but the answer is lost"})
 	for _, x := range sessions {
 		x.mu.Lock()

@@ -229,7 +229,7 @@ func (s laneSink) Closed(e Exit) {
 		case c.isListen:
 			l.slot.relisten(c, e)
 		case c.written.Load() || c.method == "initialize" || c.method == "server/discover" && c.id == nil:
-			c.fail(trouble{class: SentUnknown, text: e.String() + "; the call was sent and may have run", exit: &e})
+			c.fail(trouble{class: SentUnknown, text: e.Why() + "; the call was sent and may have run", exit: &e})
 		default:
 			l.slot.resubmit(c, e)
 		}
