@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,14 +108,16 @@ func whole(t *testing.T, k *kept) {
 }
 
 // TestS5AnswerHalfRead: the daemon dies in the middle of reading an answer. One of 10 MB is delivered whole by the next
-// daemon; one of 40 MB is lost, and said to be.
+// daemon. One of 40 MB is more than a supervisor keeps: it is lost, and said to be, unless the next daemon was there before
+// the supervisor had read it to its end: then it is delivered whole, too. That it is lost otherwise is what the shim's test of
+// S5 shows.
 func TestS5AnswerHalfRead(t *testing.T) {
 	linux(t)
 	for _, x := range []struct {
-		name  string
-		pad   int
-		class string
-	}{{"10-MB", megabytes10, "answer"}, {"40-MB", beyondKept, "answered_lost"}} {
+		name    string
+		pad     int
+		classes []string
+	}{{"10-MB", megabytes10, []string{"answer"}}, {"40-MB", beyondKept, []string{"answered_lost", "answer"}}} {
 		t.Run(x.name, func(t *testing.T) {
 			g := rig.Start(t)
 			k := keep(t, g, "answer", fakemcp.Options{})
@@ -125,10 +128,13 @@ func TestS5AnswerHalfRead(t *testing.T) {
 			g.Kill()
 			g.Serve()
 			o := <-end
-			if o.Class != x.class {
-				t.Fatalf("it ended as %s, want %s: %s", o.Class, x.class, clip(string(o.Body)))
+			if !slices.Contains(x.classes, o.Class) {
+				t.Fatalf("it ended as %s, want %v: %s", o.Class, x.classes, clip(string(o.Body)))
 			}
-			if x.class == "answer" {
+			if n := k.count(t, quote("big")); n != 1 {
+				t.Errorf("the child was asked %d times", n)
+			}
+			if o.Class == "answer" {
 				_, text, _ := strings.Cut(string(o.Body), "work big ")
 				if n := strings.Count(text, "x"); n != x.pad {
 					t.Errorf("the answer has %d bytes of %d", n, x.pad)
