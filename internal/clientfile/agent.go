@@ -28,6 +28,7 @@ const (
 	Qwen     Agent = "qwen"
 	Copilot  Agent = "copilot"
 	Droid    Agent = "droid"
+	Continue Agent = "continue"
 	Amp      Agent = "amp"
 	Auggie   Agent = "auggie"
 	Cursor   Agent = "cursor"
@@ -62,6 +63,7 @@ var agents = []struct {
 	{Qwen, "Qwen Code", Run, qwen, System.qwenFiles},
 	{Copilot, "Copilot CLI", Run, copilot, System.copilotFiles},
 	{Droid, "Droid", Run, droid, System.droidFiles},
+	{Continue, "Continue", Run, continueDev, System.continueFiles},
 	{Amp, "Amp", Run, amp, System.ampFiles},
 	{Auggie, "Auggie", Run, auggie, System.auggieFiles},
 	{Cursor, "Cursor", Documented, cursor, System.cursorFiles},
@@ -130,6 +132,7 @@ const (
 	JSON  Format = "json"  // strict: a comment breaks the file for its agent
 	JSONC Format = "jsonc" // with comments
 	TOML  Format = "toml"
+	YAML  Format = "yaml"
 )
 
 // dialect is what is particular about one agent. The tables are governance.md sections 3.1 and 3.2.
@@ -151,6 +154,18 @@ type dialect struct {
 	unseen bool
 	// merges says that a later file changes single fields of an entry, instead of replacing the entry whole.
 	merges bool
+}
+
+// parse reads a document as the agent would.
+func (d dialect) parse(data []byte) (node, error) {
+	switch d.format {
+	case TOML:
+		return parseTOML(data)
+	case YAML:
+		return parseYAML(data)
+	case JSON, JSONC:
+	}
+	return parseJSON(data, d.lenient)
 }
 
 // lenience is what an agent accepts beyond strict JSON.

@@ -1,6 +1,7 @@
 package clientfile
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -55,6 +56,27 @@ untyped on  none broken type-missing:type
 empty on  none broken missing-field:command
 number on  none broken wrong-type:
 wrong on  none broken wrong-type:disabled`,
+		},
+		"continue": {
+			Continue, "name: x\nmcpServers:\n" +
+				"- &a {name: s, command: x, args: [y, '1'], cwd: /w, env: {A: 1, B: true, C: null, D: 2026-01-01}, <<: {odd: 1}}\n" +
+				"- *a\n" +
+				"- {name: h, type: streamable-http, url: http://h, apiKey: \"${{ secrets.K }}\", connectionTimeout: 5, requestOptions: {verifySsl: false, headers: {X: y}}}\n" +
+				"- {name: k, type: sse, url: http://h, apiKey: hunter2}\n" +
+				"- {name: u, url: http://h}\n" +
+				"- {uses: acme/block}\n- just text\n- {name: t, type: ws, url: ws://h}\n- {name: o, url: http://h, requestOptions: 5}\n- {name: p, url: http://h, requestOptions: {headers: [1]}}\n- {name: q}\n- {name: r, command: [x]}\n",
+			`s on stdio none extra unknown-field:<<
+s on stdio none extra unknown-field:<<
+h on http header-template extra unknown-field:requestOptions.verifySsl
+k on sse header-literal complete raw-secret:apiKey
+u on http none complete
+mcpServers[5] on  none broken missing-field:name missing-field:command
+mcpServers[6] on  none broken wrong-type:
+t on  none broken unknown-type:type
+o on  none broken wrong-type:requestOptions
+p on  none broken wrong-type:requestOptions.headers
+q on  none broken missing-field:command
+r on  none broken wrong-type:command missing-field:command`,
 		},
 		"amp": {
 			Amp, `{"mcpServers": {"elsewhere": {}}, "amp.mcpServers": {"u": {"url": "https://h?api_key=hunter2", "type": "sse"}, "p": {"command": "x", "includeTools": ["a"]}}}`,
@@ -146,10 +168,11 @@ func TestEvidence(t *testing.T) {
 }
 
 const (
-	droidDoc = `{"mcpServers": {"NAME": {"type": "stdio", "command": "x"}}}`
-	ampDoc   = `{"amp.mcpServers": {"NAME": {"command": "x"}}}`
-	codeDoc  = `{"servers": {"NAME": {"command": "x"}}}`
-	crushDoc = `{"mcp": {"NAME": {"type": "stdio", "command": "x"}}}`
+	droidDoc    = `{"mcpServers": {"NAME": {"type": "stdio", "command": "x"}}}`
+	ampDoc      = `{"amp.mcpServers": {"NAME": {"command": "x"}}}`
+	codeDoc     = `{"servers": {"NAME": {"command": "x"}}}`
+	continueDoc = "mcpServers:\n  - name: NAME\n    command: x\n"
+	crushDoc    = `{"mcp": {"NAME": {"type": "stdio", "command": "x"}}}`
 )
 
 func TestObserveSecondWave(t *testing.T) {
@@ -159,6 +182,10 @@ func TestObserveSecondWave(t *testing.T) {
 	h.write("home/src/app/.mcp.json", `{"mcpServers": {"p": {"command": "x"}, "off": {"command": "mcpx", "args": ["connect", "context7"]}}}`)
 	h.write("home/.factory/mcp.json", named(droidDoc, "u"))
 	h.write("home/src/app/sub/.factory/mcp.json", named(droidDoc, "p"))
+	h.write("home/.continue/config.yaml", named(continueDoc, "u"))
+	h.write("home/src/app/.continue/mcpServers/b.yaml", named(continueDoc, "b"))
+	h.write("home/src/app/.continue/mcpServers/a.yaml", named(continueDoc, "a"))
+	h.write("home/src/app/.continue/mcpServers/notes.txt", "no block")
 	h.write("home/.config/amp/settings.json", named(ampDoc, "u"))
 	h.write("home/src/app/.amp/settings.json", named(ampDoc, "p"))
 	h.write("home/.augment/settings.json", named(claudeDoc, "u"))
@@ -178,6 +205,9 @@ func TestObserveSecondWave(t *testing.T) {
 		copilot home/src/app/.mcp.json project shared +p -off
 		droid home/.factory/mcp.json user +u
 		droid home/src/app/sub/.factory/mcp.json project shared +p
+		continue home/.continue/config.yaml user +u
+		continue home/src/app/.continue/mcpServers/a.yaml project shared +a
+		continue home/src/app/.continue/mcpServers/b.yaml project shared +b
 		amp home/.config/amp/settings.json user +u
 		amp home/src/app/.amp/settings.json project shared +p!approval-unseen
 		auggie home/.augment/settings.json user +u
@@ -245,6 +275,11 @@ func TestSecondWaveOffers(t *testing.T) {
 	h.write("home/.config/amp/settings.json", `{"amp.mcpServers": {"amp": {"url": "https://amp"}, "amp-ref": {"command": "run", "env": {"A": "${TOK}"}}}}`)
 	h.write("home/src/app/.amp/settings.json", named(ampDoc, "amp-project"))
 	h.write("home/src/app/.augment/settings.local.json", named(claudeDoc, "local"))
+	h.write("home/.continue/config.yaml", `mcpServers:
+- {name: continue, url: https://c, apiKey: "${{ secrets.TOK }}", requestOptions: {headers: {Authorization: not this, X-D: "${{secrets.DIR}}"}}}
+- {name: input, command: run, env: {A: "${{ inputs.TOK }}"}}
+- {name: dotted, command: run, env: {A: "${{ secrets.TOK.x }}"}}
+`)
 	h.write("home/.cursor/mcp.json", `{"mcpServers": {
 		"cursor": {"command": "${userHome}/bin/run", "args": ["${workspaceFolder}", "${env:DIR}"]}, "file": {"command": "run", "envFile": ".env"}}}`)
 	h.write("home/.config/Code/User/mcp.json", `{"servers": {"ask": {"command": "run", "env": {"T": "${input:t}"}}, "vs": {"type": "http", "url": "https://vs"}}}`)
@@ -265,13 +300,14 @@ func TestSecondWaveOffers(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"copilot": "streamable-http https://h/${TOK} Authorization=Bearer hunter2-token X-D=d",
-		"literal": "run ${DIR}",
-		"amp":     "auto https://amp",
-		"local":   "x",
-		"cursor":  h.path("home/bin/run") + " " + h.path("home/src/app/sub") + " /d",
-		"vs":      "auto https://vs",
-		"crush":   "streamable-http https://deep T=hunter2-token", // merged: the header is that of the user's file
+		"copilot":  "streamable-http https://h/${TOK} Authorization=Bearer hunter2-token X-D=d",
+		"literal":  "run ${DIR}",
+		"amp":      "auto https://amp",
+		"local":    "x",
+		"continue": "auto https://c Authorization=Bearer hunter2-token X-D=/d",
+		"cursor":   h.path("home/bin/run") + " " + h.path("home/src/app/sub") + " /d",
+		"vs":       "auto https://vs",
+		"crush":    "streamable-http https://deep T=hunter2-token", // merged: the header is that of the user's file
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -286,9 +322,41 @@ func TestSecondWaveOffers(t *testing.T) {
 	}
 	wantCodes := map[string]string{
 		"copilot-unset": "credential-missing", "amp-ref": "entry-unsupported", "amp-project": "entry-disabled",
-		"file": "entry-unsupported", "ask": "entry-unsupported", "shell": "entry-unsupported",
+		"input": "entry-unsupported", "dotted": "entry-unsupported", "file": "entry-unsupported", "ask": "entry-unsupported", "shell": "entry-unsupported",
 	}
 	if d := cmp.Diff(wantCodes, codes); d != "" {
 		t.Errorf("skipped (-want +got):\n%s", d)
+	}
+}
+
+func TestParseYAML(t *testing.T) {
+	var bomb strings.Builder
+	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
+	for i := 1; i < 10; i++ {
+		before := fmt.Sprintf("*a%d", i-1)
+		fmt.Fprintf(&bomb, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(before+", ", 10), ", "))
+	}
+	for name, tc := range map[string]struct{ doc, want string }{
+		"syntax":    {"mcpServers:\n\t- x\n", "config-broken 2:1 "},
+		"twice":     {"a: 1\nb: 2\na: 3\n", "config-broken 3:1 a key is defined twice"},
+		"two":       {"a: 1\n---\nb: 2\n", "config-broken 2:1 a second document begins"},
+		"list":      {"- a\n", "config-broken 1:1 the file holds no object"},
+		"text":      {"only text\n", "config-broken 1:1 the file holds no object"},
+		"key":       {"? [a]\n: b\n", "config-broken 1:3 a key is no text"},
+		"bomb":      {bomb.String(), "config-broken 2:45 too many values"},
+		"in itself": {"a: &a [*a]\n", "config-broken 1:8 too many values"},
+		"servers":   {"mcpServers: {a: {command: x}}\n", "wrong-type 0:0 "},
+		"good":      {"\xef\xbb\xbfmcpServers: []\n", ""},
+		"empty":     {"", ""},
+		"comments":  {"# nothing yet\n", ""},
+	} {
+		got := ""
+		if o := read(Continue, tc.doc); len(o.Problems) > 0 {
+			p := o.Problems[0]
+			got = fmt.Sprintf("%s %d:%d %s", p.Code, p.Line, p.Column, p.Text)
+		}
+		if tc.want == "" && got != "" || !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: %q, want it to start with %q", name, got, tc.want)
+		}
 	}
 }

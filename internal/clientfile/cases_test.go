@@ -130,7 +130,9 @@ t on http none complete`,
 		"droid/mixed--mcp.json": `fs on stdio none complete
 h on http header-template complete
 s on sse none complete`,
-		"droid/one-stdio--mcp.json": "s on stdio none complete",
+		"droid/one-stdio--mcp.json":          "s on stdio none complete",
+		"continue/hand-secrets--config.yaml": "t on http header-template complete",
+		"continue/hand-stdio--config.yaml":   "st on stdio none complete",
 		"amp/mixed--settings.json": `fs on stdio none complete
 h on http header-literal complete raw-secret:headers.Authorization`,
 		"amp/workspace--settings.json": "w on http none complete",
@@ -264,10 +266,16 @@ func TestNoSecretInObservations(t *testing.T) {
 		Codex:  "[mcp_servers.a]\nurl = \"https://h/?token=hunter2\"\nbearer_token = \"hunter2\"\n",
 		Gemini: `{"mcpServers": {"a": hunter2}}`,
 		Cline:  `{"mcpServers": {"a": {"command": "x", "env": {"A": ["hunter2"]}}}}`,
+		Continue: "mcpServers:\n- name: a\n  url: https://h/?token=hunter2\n  apiKey: hunter2\n  requestOptions: {headers: {X-Key: hunter2}}\n" +
+			"- name: b\n  command: x\n  args: [--password, hunter2]\n  env: {TOKEN: &a hunter2, COPY: *a}\n",
+		Copilot: `{"mcpServers": {"a": {"type": "http", "url": "https://u:hunter2@h", "headers": {"Authorization": "Bearer hunter2"}}, "b": {"command": "x", "env": {"PASSWORD": "hunter2"}}}}`,
 	} {
 		check(string(a), Read(Location{Agent: a}, []byte(doc), testHub))
 	}
 	check("codex broken", Read(Location{Agent: Codex}, []byte("token = hunter2\n"), testHub))
+	for _, doc := range []string{"a: *hunter2\n", "a: \"hunter2\n", "hunter2: 1\nhunter2: 2\n", "a: {hunter2\n", "%hunter2\n---\n", "- !<hunter2> x: [", "a: b: hunter2\n", "a: \"\\qhunter2\"\n"} {
+		check("continue broken", Read(Location{Agent: Continue}, []byte(doc), testHub))
+	}
 	check("codex twice", Read(Location{Agent: Codex}, []byte("hunter2 = 1\nhunter2 = 2\n"), testHub))
 }
 

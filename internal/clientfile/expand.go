@@ -23,6 +23,7 @@ var (
 	bracedRef = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
 	plainRef  = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 	shellRef  = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+	secretRef = regexp.MustCompile(`\$\{\{\s*(?:secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*|[^}]*)\}\}`)
 	editorRef = regexp.MustCompile(`\$\{([^}]*)\}`)
 	bareRef   = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 	curlyRef  = regexp.MustCompile(`\{(env|file):([^}]+)\}`)
@@ -158,6 +159,19 @@ func expandShell(value string, w world) (string, error) {
 			return m[4], nil
 		}
 		return "", unset(name)
+	})
+}
+
+// expandSecrets is Continue's ${{ secrets.V }}, which is a variable here; inputs come from the hub.
+func expandSecrets(value string, w world) (string, error) {
+	return replace(value, secretRef, func(m []string) (string, error) {
+		if m[1] == "" {
+			return "", foreign()
+		}
+		if v, ok := w.lookup(m[1]); ok {
+			return v, nil
+		}
+		return "", unset(m[1])
 	})
 }
 

@@ -160,13 +160,7 @@ func Read(l Location, data []byte, hub Hub) Observed {
 	d := dialectOf(l.Agent)
 	o := Observed{Schema: Schema, Agent: l.Agent, Evidence: d.evidence, File: l.File, Entries: []Entry{}, Problems: []Problem{}}
 	o.File.Format = d.format
-	var root node
-	var err error
-	if d.format == TOML {
-		root, err = parseTOML(data)
-	} else {
-		root, err = parseJSON(data, d.lenient)
-	}
+	root, err := d.parse(data)
 	if err == nil && root.kind != object {
 		err = &catalog.SyntaxError{Line: 1, Column: 1, Reason: "the file holds no object"}
 	}

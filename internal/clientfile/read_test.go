@@ -222,6 +222,11 @@ func FuzzDroid(f *testing.F) {
 	fuzz(f, Droid, `{"mcpServers": {"a": {"type": "stdio", "command": "x", "disabled": true}, "b": {"type": "sse", "url": "http://h", "oauth": false}}}`)
 }
 
+func FuzzContinue(f *testing.F) {
+	fuzz(f, Continue, "mcpServers:\n- &a {name: a, command: x, env: {A: '${{ secrets.V }}'}}\n- *a\n- name: h\n  url: http://h\n  apiKey: k\n  requestOptions: {headers: {A: 1}, x: 2}\n",
+		"a: &a [*a]\n", "mcpServers: 5\n---\n", "%YAML 1.2\n--- !!map\n? [x]\n: |\n  y\n")
+}
+
 func FuzzAmp(f *testing.F) {
 	fuzz(f, Amp, `{"amp.mcpServers": {"a": {"command": "x", "includeTools": ["t"]}, "b": {"url": "http://h", "headers": {"A": "$V"}},}}`)
 }

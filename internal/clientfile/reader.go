@@ -31,6 +31,9 @@ type reader struct {
 	breaking    []Problem // faults for which the agent refuses its whole file
 }
 
+// authorization is the header for bearer tokens.
+const authorization = "Authorization"
+
 // definition holds the values of an entry. It is reachable only through unexported fields, so it is never printed or
 // encoded.
 type definition struct {
@@ -46,6 +49,7 @@ type definition struct {
 	headers    map[string]string // values
 	envHeaders map[string]string // header -> variable
 	bearerVar  string
+	apiKey     string // goes into the Authorization header, behind Bearer
 }
 
 func (r *reader) fault(code, field string) {
@@ -197,6 +201,9 @@ func (r *reader) describe(e *Entry) {
 	e.EnvNames = append(e.EnvNames, slices.Sorted(maps.Keys(d.env))...)
 	names := slices.Collect(maps.Keys(d.headers))
 	names = slices.AppendSeq(names, maps.Keys(d.envHeaders))
+	if d.apiKey != "" {
+		names = append(names, authorization)
+	}
 	slices.Sort(names)
 	e.HeaderNames = append(e.HeaderNames, slices.Compact(names)...)
 }
@@ -227,6 +234,14 @@ func (r *reader) secrets(e *Entry) {
 			if literal {
 				e.Auth = AuthLiteral
 			}
+		}
+	}
+	if key := r.def.apiKey; key != "" {
+		if !catalog.HasTemplate(key) {
+			e.Problems = append(e.Problems, Problem{Code: "raw-secret", Field: "apiKey"})
+			e.Auth = AuthLiteral
+		} else if e.Auth == AuthNone {
+			e.Auth = AuthTemplate
 		}
 	}
 	if e.Auth == AuthNone && (r.def.bearerVar != "" || len(r.def.envHeaders) > 0) {

@@ -194,7 +194,12 @@ func (b *builder) http() *catalog.HTTP {
 		fromVariable(header, "", variable)
 	}
 	if d.bearerVar != "" {
-		fromVariable("Authorization", "Bearer ", d.bearerVar)
+		fromVariable(authorization, "Bearer ", d.bearerVar)
+	}
+	if d.apiKey != "" {
+		key := b.header(d.apiKey)
+		b.hide("apiKey", key)
+		h.Headers[authorization] = catalog.Binding{Literal: "Bearer " + key}
 	}
 	for name, v := range h.Headers { // an empty header says nothing, and a catalog entry cannot hold it
 		if v.Literal == "" {

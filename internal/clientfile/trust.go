@@ -28,11 +28,7 @@ func (s System) trust() trust {
 		if p != nil {
 			return node{}
 		}
-		parse := parseTOML
-		if d.format != TOML {
-			parse = func(data []byte) (node, error) { return parseJSON(data, d.lenient) }
-		}
-		root, err := parse(data)
+		root, err := d.parse(data)
 		if err != nil {
 			return node{} // the observation of the same file says what is wrong with it
 		}
