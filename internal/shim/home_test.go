@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,12 +135,7 @@ func call(t testing.TB, l gateway.Link, ref uint64, verb, arg string) {
 func written(t testing.TB, s *sink, ref uint64) {
 	t.Helper()
 	s.until(t, fmt.Sprintf("WRITTEN %d", ref), func() bool {
-		for _, w := range s.written {
-			if w == ref {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(s.written, ref)
 	})
 }
 

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"strings"
 	"time"
 
@@ -334,12 +335,9 @@ func methodName(raw []byte) []byte {
 		return nil
 	}
 	inner := raw[1 : len(raw)-1]
-	for _, c := range inner {
-		if c == '\\' {
-			text, _ := rpc.Unquote(raw)
-			inner = []byte(text)
-			break
-		}
+	if bytes.IndexByte(inner, '\\') >= 0 {
+		text, _ := rpc.Unquote(raw)
+		inner = []byte(text)
 	}
 	return inner[:min(len(inner), maxMethod)]
 }

@@ -195,6 +195,7 @@ func (y yard) tidy(ctx context.Context) (alive []leftover, lost []gateway.Lost, 
 				if one, ok := l.lost(y.now); ok {
 					lost = append(lost, one)
 				}
+			case between, owned, unborn, foreign: // nothing to report
 			}
 			return nil
 		})

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -119,7 +120,9 @@ func TestExitIsConsumedOnce(t *testing.T) {
 		verb, arg string
 		want      string
 	}{
-		{"exit", "3", "exited: code 3"}, {"exit", "0", "exited: code 0"}, {"signal", "9", "exited: signal 9 (SIGKILL)"},
+		{"exit", "3", "exited: code 3"},
+		{"exit", "0", "exited: code 0"},
+		{"signal", "9", "exited: signal 9 (SIGKILL)"},
 		{"signal", "11", "exited: signal 11 (SIGSEGV)"},
 	} {
 		t.Run(c.verb+c.arg, func(t *testing.T) {
@@ -178,9 +181,7 @@ func putFile(t *testing.T, dir, name, content string) {
 func putRecord(t *testing.T, dir string, more map[string]any) {
 	t.Helper()
 	fields := map[string]any{"format": 1, "id": filepath.Base(dir), "kind": "stdio", "server": "srv_" + filepath.Base(dir), "lane": "l"}
-	for k, v := range more {
-		fields[k] = v
-	}
+	maps.Copy(fields, more)
 	b, err := json.Marshal(fields)
 	if err != nil {
 		t.Fatal(err)
