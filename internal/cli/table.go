@@ -3,7 +3,7 @@ package cli
 // groups are the words that only have commands below them.
 var groups = []Group{
 	{Path: "config", Short: "See what the agents are configured with"},
-	{Path: "daemon", Short: "Start, stop and look at the daemon"},
+	{Path: "daemon", Short: "Start, stop, restart, upgrade and look at the daemon"},
 	{Path: "server", Short: "Add, change and use MCP servers"},
 }
 
