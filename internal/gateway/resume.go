@@ -181,7 +181,9 @@ func (x *Session) outcome(name string, id []byte, began time.Time) *Stream {
 	}
 	x.news.Store(nil) // this tells it
 	st := newStream("", true)
-	st.began = longAgo // the call is older than this stream
+	if k.told.class != NotSent {
+		st.began = longAgo // the call is older than this stream, and no later daemon may say that it was not sent
+	}
 	st.finish(k.told.body(k.id, x.srv.name(), k.method), 200)
 	x.Promote(st, k.id)
 	return st
