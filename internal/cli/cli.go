@@ -19,7 +19,7 @@ import (
 var errUsageShown = fault.New(fault.Invalid, "usage").Saying("a command is missing")
 
 // release is set by the release build: -ldflags "-X mcpx/internal/cli.release=1.2.3".
-var release = "0.1.0-dev"
+var release = "0.2.0-dev"
 
 // Main runs one invocation and returns its exit code. args are without the name of the program.
 func Main(args []string) int {
