@@ -91,7 +91,7 @@ func (b *bridge) rejoin(c *call, s *session) (again bool, t *trouble) {
 		discard(r)
 		switch {
 		case c.unsent:
-			c.unsent = false
+			c.unsent, c.last = false, "" // the next copy has a stream of its own: what came of this one is no cursor for it
 			c.copies++
 			return true, nil
 		case c.complete() || c.isCancelled():
