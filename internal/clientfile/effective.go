@@ -50,6 +50,8 @@ func (s System) effective(a Agent, all []Observed, hub Hub) []Entry {
 			out = append(out, e)
 		case !e.Enabled && hasGate(e):
 			// The agent ignores the layer, so it hides nothing.
+		case !d.merges && e.def == nil && e.Scope == out[i].Scope && e.dir == out[i].dir:
+			// In a list names may repeat; a bad entry hides no good one beside it.
 		case d.merges:
 			out[i] = mergedEntry(d, hub, out[i], e)
 		default:

@@ -44,11 +44,12 @@ func TestEffectiveLayers(t *testing.T) {
 	h.write("home/src/app/kilo.json", `{"mcp": {"k": {"enabled": false}}}`)
 	h.write("home/.codex/config.toml", "[projects.\""+app+"\"]\ntrust_level = \"trusted\"\n"+named(codexDoc, "z")+"args = [\"1\"]\n")
 	h.write("home/src/app/.codex/config.toml", "[mcp_servers.z]\nargs = [\"2\"]\n")
+	h.write("home/.continue/config.yaml", "mcpServers:\n- {name: n, command: good}\n- {name: n}\n- {name: m, command: first}\n- {name: m, command: last}\n")
 	h.write("home/.gemini/settings.json", `{"mcp": {"excluded": ["g"]}}`)
 	h.write("home/src/app/sub/.gemini/settings.json", named(claudeDoc, "g"))
 	want := strings.Join([]string{
 		"+claude_code/a user 1", "+claude_code/b project", "+claude_code/c local", "-claude_code/off user",
-		"+codex/z x 2", "-gemini/g x", "+opencode/x user 1", "+opencode/y http://h", "+opencode/inline x", "-kilo/k user 1",
+		"+codex/z x 2", "-gemini/g x", "+opencode/x user 1", "+opencode/y http://h", "+opencode/inline x", "-kilo/k user 1", "+continue/n good", "+continue/m last",
 	}, "\n")
 	if d := cmp.Diff(want, h.effective()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
