@@ -102,13 +102,23 @@ func collect(types map[reflect.Type]bool, t reflect.Type) {
 		}
 		types[t] = true
 		for f := range t.Fields() {
-			collect(types, f.Type)
+			if !hidden(f) {
+				collect(types, f.Type)
+			}
 		}
 	}
 }
 
+// hidden says that a field does not travel.
+func hidden(f reflect.StructField) bool {
+	return f.Tag.Get("json") == "-" && f.Tag.Get("path") == "" && f.Tag.Get("query") == ""
+}
+
 func fields(b *bytes.Buffer, t reflect.Type) {
 	for f := range t.Fields() {
+		if hidden(f) {
+			continue
+		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		place := "body"
 		switch {

@@ -157,7 +157,11 @@ func (e *Env) printReport(w io.Writer, report api.ConfigReport) {
 	var meanings [][2]string
 	for _, c := range converge.Codes {
 		if codes[c.Code] {
-			meanings = append(meanings, [2]string{c.Code, c.Means})
+			text := c.Means
+			if c.Next != "" {
+				text += " Next: " + c.Next + "."
+			}
+			meanings = append(meanings, [2]string{c.Code, text})
 			delete(codes, c.Code) // a word that is a class and a reason is explained once
 		}
 	}

@@ -12,3 +12,7 @@ func (e Entry) Variables() []string {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
+
+// Is says whether both are the same place of the same file, as one observation read it. An entry that Effective made of
+// several layers is none of them.
+func (e Entry) Is(other Entry) bool { return e.value != nil && e.value == other.value }

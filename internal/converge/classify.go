@@ -52,6 +52,8 @@ type Finding struct {
 const (
 	reasonDisabled        = "disabled-by-agent"
 	reasonLayer           = "layer-only"
+	reasonShadowed        = "shadowed"
+	reasonLayered         = "layered"
 	reasonFileBroken      = "file-broken"
 	reasonDirect          = "direct"
 	reasonPlainHTTP       = "plain-http"
@@ -85,6 +87,12 @@ func classify(e Entry, index *catalog.Index) Finding {
 			f.Reasons = append(f.Reasons, catalog.ReasonServerNotRouted)
 			f.Weight = heavier(f.Weight, WeightWarning)
 		}
+	}
+	if e.Facts.Shadowed {
+		f.Reasons = append(f.Reasons, reasonShadowed)
+	}
+	if e.Facts.Layered {
+		f.Reasons = append(f.Reasons, reasonLayered)
 	}
 	if e.Facts.FileBroken {
 		f.Reasons = append(f.Reasons, reasonFileBroken)

@@ -74,6 +74,8 @@ func TestClassify(t *testing.T) {
 			"broken warning missing-field none ",
 		},
 		{"in a broken file", but(stdio("files", "npx files@1"), func(e *Entry) { e.Facts.FileBroken = true }), "bypass warning direct,file-broken high files"},
+		{"hidden by a stronger file", but(stdio("files", "npx files@1"), func(e *Entry) { e.Facts.Shadowed = true }), "bypass warning direct,shadowed high files"},
+		{"one of several layers", but(stdio("files", "npx files@1"), func(e *Entry) { e.Facts.Layered = true }), "bypass warning direct,layered high files"},
 		{"websocket", but(http("x", "wss://example.com/"), func(e *Entry) { e.Transport = "ws" }), "unsupported warning websocket none "},
 		{"OAuth of the agent", but(http("x", "https://example.com/o"), func(e *Entry) { e.Auth = "oauth" }), "unsupported warning client-oauth none "},
 		{"only a layer", Entry{Name: "x", Enabled: true, Parse: "complete"}, "dormant notice layer-only none "},
@@ -125,5 +127,26 @@ func TestClassifyOrder(t *testing.T) {
 	}
 	if out := Classify(nil, nil); out == nil || len(out) != 0 {
 		t.Errorf("no entries give %v, want an empty list", out)
+	}
+}
+
+// BenchmarkClassify: the time for each entry does not depend on the size of the catalog, apart from reading it once.
+func BenchmarkClassify(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		var all []catalog.Server
+		var entries []Entry
+		for i := range n {
+			argv := []string{fmt.Sprintf("package-%d@1", i), "--x"}
+			all = append(all, catalog.Server{Name: fmt.Sprintf("s%d", i), Stdio: &catalog.Stdio{Command: "npx", Args: argv}, Review: catalog.ReviewApproved, Lifecycle: catalog.Enabled})
+			entries = append(entries, stdio(fmt.Sprintf("s%d", i), "npx "+strings.Join(argv, " ")))
+		}
+		b.Run(fmt.Sprintf("%d servers", n), func(b *testing.B) {
+			for b.Loop() {
+				if found := Classify(entries, all); found[n-1].Match.Confidence != catalog.MatchHigh {
+					b.Fatal(found[n-1])
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(n), "µs/entry")
+		})
 	}
 }

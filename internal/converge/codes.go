@@ -60,6 +60,8 @@ var Codes = []Code{
 	{"direct", KindReason, "The agent starts or reaches the server itself, not through mcpx.", "give the agent the server's URL instead"},
 	{"disabled-by-agent", KindReason, "The agent's own configuration says that the entry is off, or nobody has agreed to it yet.", ""},
 	{"layer-only", KindReason, "The entry only changes an entry of the same name in another file.", "look at the other file"},
+	{"shadowed", KindReason, "In this project an entry of the same name in another file counts in its place. Elsewhere this one may count.", ""},
+	{"layered", KindReason, "The agent makes one entry of this one and of those with the same name in other files; each is judged by itself.", "look at all of them"},
 	{"file-broken", KindReason, "The agent refuses the whole file that holds the entry.", "correct the file; `mcpx config discover` shows line and column"},
 	{"plain-http", KindReason, "The URL is http to another machine: everybody on the way can read and change what is sent.", "use https"},
 	{"url-credentials", KindReason, "The URL holds a user name, a password or a secret parameter. URLs end in logs and process lists.", "put the secret into a header"},

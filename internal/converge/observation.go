@@ -100,6 +100,8 @@ type Entry struct {
 
 // Facts are what the observer saw and only the classification needs.
 type Facts struct {
+	Shadowed        bool // an entry of the same name in a stronger file counts in its place, in the project that was looked at
+	Layered         bool // the agent makes one entry of this one and others of the same name
 	FileBroken      bool // the agent refuses the whole file
 	Hidden          bool // something in arguments or URL was redacted
 	URLCredentials  bool // user, password or a secret parameter stand in the URL

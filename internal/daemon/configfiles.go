@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -92,10 +93,12 @@ func observation(system clientfile.System, only clientfile.Agent, hub clientfile
 		agent clientfile.Agent
 		path  string
 	}
+	observed := system.Observe(hub)
 	seen := map[place]clientfile.Observed{}
-	for _, o := range system.Observe(hub) {
+	for _, o := range observed {
 		seen[place{o.Agent, o.File.Path}] = o
 	}
+	layers := layering(system, observed, hub)
 	told := map[place]bool{} // two rules may lead to one file: the first one tells of it
 	out := converge.Observation{Files: []converge.File{}, Entries: []converge.Entry{}}
 	for _, l := range system.Locate() {
@@ -118,11 +121,57 @@ func observation(system clientfile.System, only clientfile.Agent, hub clientfile
 		writable := worldWritable(f.Path)
 		for _, e := range o.Entries {
 			c := entry(o, e)
+			layers.apply(&c, e, system.Project)
 			c.Facts.FileWritable, c.Facts.FileBroken = writable, f.State == converge.FileBroken
 			out.Entries = append(out.Entries, c)
 		}
 	}
 	return out
+}
+
+// layers are the entries that count in the project.
+type layers map[named]layer
+
+// named are the entries of one agent that have one name.
+type named struct{ agent, name string }
+
+type layer struct {
+	clientfile.Entry
+	merged bool // made of several entries, and none of them
+}
+
+func layering(system clientfile.System, observed []clientfile.Observed, hub clientfile.Hub) layers {
+	single := map[named][]clientfile.Entry{}
+	for _, o := range observed {
+		for _, e := range o.Entries {
+			at := named{string(o.Agent), e.Name}
+			single[at] = append(single[at], e)
+		}
+	}
+	all := layers{}
+	for _, e := range system.Effective(observed, hub) {
+		at := named{string(e.Agent()), e.Name}
+		all[at] = layer{Entry: e, merged: !slices.ContainsFunc(single[at], e.Is)}
+	}
+	return all
+}
+
+// apply says what the other files make of an entry: one hides it, changes it, or switches it off. An entry of another
+// project is left as it is.
+func (l layers) apply(c *converge.Entry, e clientfile.Entry, project string) {
+	counting, ok := l[named{c.Agent, c.Name}]
+	if !ok || e.Project() != "" && e.Project() != project {
+		return
+	}
+	itself := counting.Is(e)
+	c.Facts.Layered = counting.merged
+	c.Facts.Shadowed = c.Enabled && !itself && !counting.merged // one that is off, or not allowed, is not hidden
+	if (itself || counting.merged) && !counting.Enabled {
+		c.Enabled = false
+	}
+	if c.Routed != nil && !c.Enabled {
+		c.Routed.State = converge.RoutedDisabled
+	}
 }
 
 func stateOf(o clientfile.Observed) converge.FileState {
@@ -195,5 +244,6 @@ func worldWritable(path string) bool {
 		return false
 	}
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0
+	return err == nil && runtime.GOOS != "windows" && // where the mode says nothing about other users
+		info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0
 }

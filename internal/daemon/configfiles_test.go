@@ -231,6 +231,94 @@ func TestNoPlantedSecretComesOut(t *testing.T) {
 	}
 }
 
+// TestNoPlantedSecretInPlainForms: forms in which people write secrets into a command or URL.
+func TestNoPlantedSecretInPlainForms(t *testing.T) {
+	for name, entry := range map[string]map[string]any{
+		"command line in one field": {"command": "API_TOKEN=planted npx x --token planted"},
+		"env":                       {"command": "env", "args": []string{"API_TOKEN=planted", "npx", "x"}},
+		"shell":                     {"command": "sh", "args": []string{"-c", "API_TOKEN=planted; export API_TOKEN; npx x"}},
+		"shell, later":              {"command": "sh", "args": []string{"-c", "cd /x && API_TOKEN=planted npx x --password planted"}},
+		"header of mcp-remote":      {"command": "npx", "args": []string{"mcp-remote", "https://h/x", "--header", "Authorization: Bearer planted"}},
+		"header without a space":    {"command": "npx", "args": []string{"mcp-remote", "https://h/x", "--header", "X-Api-Key:planted"}},
+		"header with =":             {"command": "npx", "args": []string{"mcp-remote", "https://h/x", "--header=Authorization: Bearer planted"}},
+		"URL of mcp-remote":         {"command": "npx", "args": []string{"mcp-remote", "https://u:planted@h/x?api_key=planted"}},
+		"docker":                    {"command": "docker", "args": []string{"run", "-e", "API_TOKEN=planted", "--env=API_TOKEN=planted", "-eAPI_TOKEN=planted", "r/x"}},
+		"connection string":         {"command": "npx", "args": []string{"pg", "postgres://u:planted@h/db"}},
+		"registry":                  {"command": "npx", "args": []string{"--registry", "https://u:planted@h/", "x"}},
+		"flags":                     {"command": "npx", "args": []string{"x", "--password", "planted", "--auth=planted", "--access-key", "planted"}},
+		"user in URL":               {"type": "http", "url": "https://planted@h/x"},
+		"URL with a reference":      {"type": "http", "url": "https://u:planted@${HOST}/x?key=planted"},
+		"websocket":                 {"type": "ws", "url": "wss://u:planted@h/x?token=planted"},
+		"part of the path":          {"type": "http", "url": "https://h/s/sk-plantedplanted11/mcp"},
+		"wrong type":                {"command": []string{"planted"}, "env": "planted"},
+		"fields nobody knows":       {"command": "x", "secretStuff": map[string]string{"a": "planted"}},
+		"values":                    {"command": "x", "env": map[string]string{"PLAIN": "planted"}, "cwd": 5},
+	} {
+		doc, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"x": entry}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := observation(placed(t, fixture{name: name, path: ".claude.json", data: doc}), "", hub)
+		if len(seen.Entries) != 1 {
+			t.Errorf("%s: %d entries", name, len(seen.Entries))
+		}
+		findings := converge.Classify(seen.Entries, inCatalog)
+		out, err := json.Marshal(map[string]any{"files": seen.Files, "findings": findings})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(out) + fmt.Sprintf("%+v", findings); strings.Contains(text, "planted") {
+			t.Errorf("%s: a planted value comes out: %s", name, out)
+		}
+	}
+}
+
+// FuzzInspect: whatever stands in a file, every entry gets a class, and every code is explained.
+func FuzzInspect(f *testing.F) {
+	for _, dir := range []string{"claude_code", "codex", "opencode", "gemini", "cline"} {
+		inputs, err := filepath.Glob(filepath.Join(fixtures, dir, "cases", "*", "input.*"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, name := range inputs {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(dir, data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, agent string, data []byte) {
+		kind, err := clientfile.ParseAgent(agent)
+		if err != nil {
+			t.Skip()
+		}
+		o := clientfile.Read(clientfile.Location{Agent: kind, File: clientfile.File{Path: "/f"}}, data, hub)
+		var entries []converge.Entry
+		for _, e := range o.Entries {
+			entries = append(entries, entry(o, e))
+		}
+		found := converge.Classify(entries, inCatalog)
+		if len(found) != len(o.Entries) {
+			t.Fatalf("%d entries, %d findings", len(o.Entries), len(found))
+		}
+		for _, f := range found {
+			codes := slices.Concat([]string{string(f.Class)}, f.Reasons, f.Match.Reasons)
+			for _, p := range o.Problems {
+				codes = append(codes, p.Code)
+			}
+			for _, code := range codes {
+				if _, ok := converge.Explain(code); !ok {
+					t.Errorf("%q is not explained", code)
+				}
+			}
+			if f.Weight == "" || (f.Match.Confidence == catalog.MatchNone) != (len(f.Match.Candidates) == 0) {
+				t.Errorf("%+v", f)
+			}
+		}
+	})
+}
+
 func TestObservation(t *testing.T) {
 	home := t.TempDir()
 	write := func(mode os.FileMode, text string, path ...string) string {
@@ -280,14 +368,55 @@ func TestObservation(t *testing.T) {
 		facts[e.Agent+" "+e.Name] = fmt.Sprintf("%+v %v", e.Facts, e.Variables)
 	}
 	if d := cmp.Diff(map[string]string{
-		"claude_code a": "{FileBroken:false Hidden:false URLCredentials:false FileWritable:false ProgramWritable:true} []",
-		"claude_code b": "{FileBroken:false Hidden:true URLCredentials:true FileWritable:false ProgramWritable:false} []",
-		"codex a":       "{FileBroken:false Hidden:false URLCredentials:false FileWritable:true ProgramWritable:false} [PASSED]",
+		"claude_code a": "{Shadowed:false Layered:false FileBroken:false Hidden:false URLCredentials:false FileWritable:false ProgramWritable:true} []",
+		"claude_code b": "{Shadowed:false Layered:false FileBroken:false Hidden:true URLCredentials:true FileWritable:false ProgramWritable:false} []",
+		"codex a":       "{Shadowed:false Layered:false FileBroken:false Hidden:false URLCredentials:false FileWritable:true ProgramWritable:false} [PASSED]",
 	}, facts); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	if only := observation(system, clientfile.Codex, hub); len(only.Entries) != 1 || slices.ContainsFunc(only.Files, func(f converge.File) bool { return f.Agent != "codex" }) {
 		t.Errorf("one agent was asked for: %+v", only)
+	}
+}
+
+// TestLayers: what several files of one agent make of an entry.
+func TestLayers(t *testing.T) {
+	home := t.TempDir()
+	project := filepath.Join(home, "app")
+	for name, text := range map[string]string{
+		".claude.json": `{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}},
+			"projects": {"` + project + `": {"mcpServers": {"a": {"command": "y"}}}, "/other": {"mcpServers": {"b": {"command": "z"}}}}}`,
+		"app/.mcp.json":                  `{"mcpServers": {"b": {"command": "y"}}}`, // nobody has allowed it
+		".gemini/settings.json":          `{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}}`,
+		"app/.gemini/settings.json":      `{"mcp": {"excluded": ["b"]}}`,
+		".config/opencode/opencode.json": `{"mcp": {"a": {"type": "local", "command": ["x"]}, "b": {"type": "local", "command": ["x"]}}}`,
+		"app/opencode.json":              `{"mcp": {"a": {"enabled": false}}}`,
+	} {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, f := range converge.Classify(observation(clientfile.System{Home: home, Root: home, Project: project}, "", hub).Entries, nil) {
+		got = append(got, fmt.Sprintf("%s %s %s %s %t %s", f.Agent, f.Scope, f.Name, f.Command, f.Enabled, strings.Join(f.Reasons, ",")))
+	}
+	if d := cmp.Diff([]string{
+		"claude_code user a x true not-in-catalog,shadowed",
+		"claude_code user b x true not-in-catalog",
+		"claude_code local a y true not-in-catalog",
+		"claude_code local b z true not-in-catalog",
+		"claude_code project b y false disabled-by-agent,approval-pending",
+		"gemini user a x true not-in-catalog",
+		"gemini user b x false disabled-by-agent",
+		"opencode user a x false disabled-by-agent,layered",
+		"opencode user b x true not-in-catalog",
+		"opencode project a  false disabled-by-agent,layered",
+	}, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
 	}
 }
 
