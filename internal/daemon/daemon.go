@@ -92,8 +92,9 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 	ending, end := context.WithCancel(context.WithoutCancel(ctx))
 	d := &Daemon{ending: ending, end: end, cfg: c, log: telemetry.For(c.Log, "daemon"), asked: make(chan bool, 1), succeeded: make(chan Succession, 1)}
 	if err := d.start(ctx); err != nil {
-		// The start failed, whatever ended ctx: what was opened is closed in any case.
-		return nil, errors.Join(err, d.release(context.WithoutCancel(ctx), true))
+		// The start failed, whatever ended ctx: what was opened is closed in any case. Servers that an earlier daemon left
+		// wait for one that can start.
+		return nil, errors.Join(err, d.release(context.WithoutCancel(ctx), false))
 	}
 	crash.Point("daemon.started")
 	d.log.LogAttrs(ctx, slog.LevelInfo, "daemon started", slog.Int(key.Pid, d.about.Pid), slog.String(key.Addr, d.about.Listener),
@@ -348,6 +349,9 @@ func (d *Daemon) Close() {
 	}
 }
 
+// sweepWithin bounds the end of children that are no lane's: the ladder has 7 s.
+const sweepWithin = 10 * time.Second
+
 // linger is how long the edges may take to write answers after the gateway gave every call its own.
 const linger = 2 * time.Second
 
@@ -371,6 +375,13 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	var errs []error
 	if d.gateway != nil {
 		errs = append(errs, d.gateway.Stop(ctx, children))
+	}
+	if children && d.lock != nil {
+		// What was not adopted ends, too: supervisors that did not answer, or that just began.
+		rest, swept := context.WithTimeout(ctx, sweepWithin)
+		_, err := sweep(rest, d.cfg.Paths)
+		swept()
+		errs = append(errs, err)
 	}
 	crash.Point("daemon.gateway-stopped")
 	late := time.AfterFunc(linger, cut)

@@ -29,7 +29,7 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
-		if s.moving.Load() {
+		if s.moving.Load() || s.g.ctx.Err() != nil {
 			return nil, errMoving
 		}
 		return nil, errUnwanted

@@ -116,7 +116,7 @@ func (s *Server) supervised() bool {
 	return e.Stdio != nil && !e.Direct
 }
 
-// errMoving ends an adoption that a hand-over overtook. The child is the next daemon's.
+// errMoving ends an adoption that a hand-over or a stop overtook. The child is the next daemon's.
 var errMoving = errors.New("gateway: the server is handed over")
 
 func (s *Server) handOver(ctx context.Context) error {
