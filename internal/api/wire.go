@@ -70,7 +70,7 @@ func (op Op) target(in any) string {
 			path = strings.Replace(path, "{"+name+"}", url.PathEscape(v.Field(i).String()), 1)
 		}
 		if name := f.Tag.Get("query"); name != "" && !v.Field(i).IsZero() {
-			if list, ok := v.Field(i).Interface().([]string); ok {
+			if list, ok := reflect.TypeAssert[[]string](v.Field(i)); ok {
 				query[name] = list
 				continue
 			}
