@@ -65,7 +65,7 @@ var Codes = []Code{
 	{"file-broken", KindReason, "The agent refuses the whole file that holds the entry.", "correct the file; `mcpx config discover` shows line and column"},
 	{"plain-http", KindReason, "The URL is http to another machine: everybody on the way can read and change what is sent.", "use https"},
 	{"url-credentials", KindReason, "The URL holds a user name, a password or a secret parameter. URLs end in logs and process lists.", "put the secret into a header"},
-	{"tls-checks-off", KindReason, "A variable or flag turns the check of certificates off.", "remove it"},
+	{"tls-checks-off", KindReason, "A variable or flag exists to turn the check of certificates off. Its value is not looked at.", "remove it"},
 	{"shell-string", KindReason, "A shell reads the command, so what it runs cannot be told without running it.", "write the command and its arguments as a list"},
 	{"file-world-writable", KindReason, "Everybody on this machine may write the file, and so say what the agent runs.", "run `chmod o-w` on it"},
 	{"program-world-writable", KindReason, "Everybody on this machine may write the program or script.", "run `chmod o-w` on it"},
