@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,8 +107,8 @@ func removeCgroup(t *testing.T, root string) {
 			}
 			return nil
 		})
-		for i := len(dirs) - 1; i >= 0; i-- {
-			_ = os.Remove(dirs[i]) // the deepest first
+		for _, dir := range slices.Backward(dirs) { // the deepest first
+			_ = os.Remove(dir)
 		}
 		_, err := os.Stat(root)
 		return os.IsNotExist(err)
