@@ -69,12 +69,6 @@ func NatureOf(p Package) Nature {
 	return natures[p.Kind][p.Name]
 }
 
-// KnownStateless says whether one process of the package can serve everyone who may use its credentials.
-func KnownStateless(p Package) bool {
-	n := NatureOf(p)
-	return n == Stateless || n == Account
-}
-
 // Advice is what `mcpx server show` and `mcpx ps` say about the sharing of an entry.
 type Advice struct {
 	Nature  Nature  `json:"nature"`

@@ -178,7 +178,4 @@ func TestAdvise(t *testing.T) {
 			t.Errorf("%s: the text %q does not say what to do", tc.line, a.Text)
 		}
 	}
-	if !KnownStateless(Package{Kind: PackagePyPI, Name: "mcp-server-time"}) || KnownStateless(Package{Kind: PackageNPM, Name: "@playwright/mcp"}) {
-		t.Error("KnownStateless is wrong about time or playwright")
-	}
 }

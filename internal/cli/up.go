@@ -27,7 +27,7 @@ const (
 var up = Command{
 	Path: "up", Short: "Start here: offer the servers that your agents have already, and a demo",
 	Long: "It runs the daemon in the foreground and reads the MCP servers that are configured in your agents (Claude Code,\n" +
-		"Codex, Gemini CLI, Cline, OpenCode). Each gets its own URL for as long as this command runs. No file of an\n" +
+		"Codex, Gemini CLI, Cline, OpenCode and ten more). Each gets its own URL for as long as this command runs. No file of an\n" +
 		"agent is written, nothing is added to the catalog, and secrets in those files stay in memory. Ctrl-C ends it\n" +
 		"together with everything it started.",
 	Example: "mcpx up\nmcpx up --listen 127.0.0.1:31000",

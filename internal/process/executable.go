@@ -32,9 +32,6 @@ type Executable struct {
 	Content string `json:"sha256,omitempty"` // hex; "" for a file over 64 MiB or one that may be run but not read
 }
 
-// Examine describes the file at path.
-func Examine(path string) (Executable, error) { return examine(path, Executable{}) }
-
 // SameAs reports whether both have the same bytes, whatever happened to name, owner and times. Files whose bytes were not
 // read are the same when the file system shows no other content and mode.
 func (e Executable) SameAs(other Executable) bool {
@@ -48,8 +45,8 @@ func (e Executable) SameAs(other Executable) bool {
 	return e.sameFile(other)
 }
 
-// Recall is Examine for a file that was examined before: its bytes are not read again while the file system shows no
-// difference to e.
+// Recall describes the file at e.Path anew. Its bytes are not read again while the file system shows no difference to e;
+// an e with nothing but a path describes a file for the first time.
 func (e Executable) Recall() (Executable, error) { return examine(e.Path, e) }
 
 // examine describes the file at path; what known says of its bytes is taken over when it is the same file.

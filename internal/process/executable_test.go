@@ -57,7 +57,7 @@ func TestExecutable(t *testing.T) {
 			if err := firstError(write(bin, "one"), os.Symlink(bin, link)); err != nil {
 				t.Fatal(err)
 			}
-			e, err := process.Examine(link)
+			e, err := process.Executable{Path: link}.Recall()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestExecutable(t *testing.T) {
 
 // look compares a program with the file that has its path now.
 func look(e process.Executable) string {
-	now, err := process.Examine(e.Path)
+	now, err := process.Executable{Path: e.Path}.Recall()
 	switch {
 	case err != nil:
 		return "missing"
@@ -110,7 +110,7 @@ func TestLargeExecutable(t *testing.T) {
 	if err := firstError(os.WriteFile(bin, nil, 0o700), os.Truncate(bin, 64<<20+1)); err != nil { // sparse
 		t.Fatal(err)
 	}
-	e, err := process.Examine(bin)
+	e, err := process.Executable{Path: bin}.Recall()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestRecall(t *testing.T) {
 	if err := os.WriteFile(bin, bytes.Repeat([]byte("x"), 1000), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	e, err := process.Examine(bin)
+	e, err := process.Executable{Path: bin}.Recall()
 	if err != nil {
 		t.Fatal(err)
 	}

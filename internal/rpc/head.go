@@ -131,21 +131,3 @@ func (t *tracker) keep(c byte) {
 		t.keyLen++
 	}
 }
-
-// Head finds the top-level id and method of a message of which only the first part is at hand. Each span is absent
-// when its token does not lie in prefix completely, occurs twice in it, or is an object or array. ok says whether
-// either was found.
-func Head(prefix []byte) (id, method Span, ok bool) {
-	if LineClass(prefix) != MessageLike {
-		return Span{}, Span{}, false
-	}
-	var t tracker
-	t.feed(prefix)
-	if t.id.token() != nil {
-		id = t.id.at
-	}
-	if t.method.token() != nil {
-		method = t.method.at
-	}
-	return id, method, id.Ok() || method.Ok()
-}

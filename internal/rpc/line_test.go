@@ -134,7 +134,7 @@ func TestHead(t *testing.T) {
 		`{"` + strings.Repeat("k", 200) + `":1,"id":5,`: {"5", ""},
 		`{"id":"` + strings.Repeat("k", maxID+1) + `",`: {"", ""},
 	} {
-		id, method, ok := Head([]byte(in))
+		id, method, ok := head([]byte(in))
 		got := [2]string{string(id.Of([]byte(in))), string(method.Of([]byte(in)))}
 		if got != want || ok != (want != [2]string{}) {
 			t.Errorf("%.60s: got %q, %v", in, got, ok)
@@ -174,7 +174,7 @@ func FuzzLineReader(f *testing.F) {
 		}
 		for _, p := range parts {
 			if len(p) > r.Limit {
-				id, method, _ := Head(append(bytes.Clone(p), '\n'))
+				id, method, _ := head(append(bytes.Clone(p), '\n'))
 				if LineClass(p) != MessageLike {
 					id, method = trackAll(p)
 				}
@@ -223,12 +223,30 @@ func FuzzHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := Scan(b)
 		if err != nil {
-			Head(b)
+			head(b)
 			return
 		}
-		id, method, _ := Head(b)
+		id, method, _ := head(b)
 		if m.ID.Ok() && id != m.ID || len(m.Method.Of(b)) <= maxToken && method != m.Method {
 			t.Errorf("%s: got %s and %s", b, id.Of(b), method.Of(b))
 		}
 	})
+}
+
+// head finds the top-level id and method of a message of which only the first part is at hand. Each span is absent
+// when its token does not lie in prefix completely, occurs twice in it, or is an object or array. ok says whether
+// either was found.
+func head(prefix []byte) (id, method Span, ok bool) {
+	if LineClass(prefix) != MessageLike {
+		return Span{}, Span{}, false
+	}
+	var t tracker
+	t.feed(prefix)
+	if t.id.token() != nil {
+		id = t.id.at
+	}
+	if t.method.token() != nil {
+		method = t.method.at
+	}
+	return id, method, id.Ok() || method.Ok()
 }

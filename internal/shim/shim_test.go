@@ -60,7 +60,7 @@ func (s *sink) change(f func()) {
 }
 
 func (s *sink) Deliver(in gateway.Inbound) {
-	id, _, _ := rpc.Head(in.Body)
+	id, _, _ := rpc.Ends(in.Body)
 	s.change(func() {
 		s.inbound = append(s.inbound, in.Body)
 		if id.Ok() {
