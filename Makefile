@@ -73,7 +73,7 @@ crash:
 
 # soak kills the daemon 500 times under the load of 16 clients.
 soak:
-	MCPX_SOAK_KILLS=$(or $(MCPX_SOAK_KILLS),500) $(GO) test -v -count=1 -timeout 60m -run 'TestSoak' ./internal/test/crashtest/...
+	MCPX_SOAK_KILLS=$(or $(MCPX_SOAK_KILLS),500) $(GO) test -v -count=1 -timeout 60m -run 'Soak' ./internal/test/crashtest/...
 
 # peers: the conformance suite, published clients and servers, real agents with a stub model.
 peers:

@@ -270,8 +270,8 @@ func (s *soak) unchanged(r records) {
 	t.Logf("the largest supervisor has %.1f MiB of its own", float64(most)/(1<<20))
 }
 
-// TestSoak kills the daemon at random moments under the load of 16 clients on 4 servers (supervisor.md S20).
-func TestSoak(t *testing.T) {
+// TestS20Soak kills the daemon at random moments under the load of 16 clients on 4 servers (supervisor.md S20).
+func TestS20Soak(t *testing.T) {
 	s := newSoak(t)
 	s.strict = true
 	kills, early := amount(t, "MCPX_SOAK_KILLS", soakKills), 0
