@@ -55,7 +55,7 @@ func (t trouble) body(id []byte, server, method string) []byte {
 		Class        Class  `json:"class"`
 		Retry        string `json:"retry"`
 		Server       string `json:"server"`
-		Method       string `json:"method"`
+		Method       string `json:"method,omitempty"` // nobody knows it of a call whose daemon is gone
 		RetryAfterMs int64  `json:"retryAfterMs,omitempty"`
 		Exit         *exit  `json:"exit,omitempty"`
 		Stderr       string `json:"stderr,omitempty"`

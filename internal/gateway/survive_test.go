@@ -109,6 +109,10 @@ func TestCallsOverCrash(t *testing.T) {
 					if !strings.Contains(answer, row.want) || !strings.Contains(answer, `"id":`+id+`,`) {
 						t.Errorf("id %s got %s, want %s", id, answer, row.want)
 					}
+					named := strings.Contains(answer, `"method":"tools/call"`)
+					if strings.Contains(answer, `"method":""`) || row.want == "-31903" && !named || !row.sent && named {
+						t.Errorf("id %s got %s; the method is to be there when it is known", id, answer)
+					}
 					if again, _ := reply(t, rejoinRaw(t, mc.again(x), id, 0)); again != answer {
 						t.Errorf("asked again, id %s got %s", id, again)
 					}
