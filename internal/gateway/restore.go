@@ -38,7 +38,7 @@ func (g *Gateway) Restore(ctx context.Context) error {
 	for _, one := range survivors {
 		a, why := g.place(keeper, one)
 		if a == nil {
-			g.log.LogAttrs(ctxNone, slog.LevelInfo, "child of an earlier daemon is not wanted", slog.String(key.Server, one.Server), slog.String(key.Lane, one.Lane), slog.Int(key.Child, one.Child), slog.String(key.Cause, why))
+			g.log.LogAttrs(ctxNone, slog.LevelInfo, "child of an earlier daemon is not wanted", slog.String(key.Server, g.nameOf(one.Server)), slog.String(key.Lane, one.Lane), slog.Int(key.Child, one.Child), slog.String(key.Cause, why))
 			keeper.End(one.ID, why)
 			continue
 		}
@@ -81,6 +81,16 @@ func (g *Gateway) routed(id string) *Server {
 		return nil
 	}
 	return s
+}
+
+// nameOf is the name of a server for the log; its id when it is in the catalog no more.
+func (g *Gateway) nameOf(id string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.servers[id]; s != nil {
+		return s.name()
+	}
+	return id
 }
 
 // mourn records a child that ended while nobody watched, and tells its sessions what became of their calls.

@@ -65,6 +65,7 @@ type spec struct {
 	Format    int               `json:"format"`
 	ID        string            `json:"id"`
 	Server    string            `json:"server"`
+	Name      string            `json:"name,omitempty"` // of the server
 	Lane      string            `json:"lane"`
 	Process   string            `json:"process,omitempty"` // gateway.Open.Process
 	File      string            `json:"file"`
@@ -85,6 +86,7 @@ type record struct {
 	ID         string            `json:"id"`
 	Kind       string            `json:"kind"`
 	Server     string            `json:"server"`
+	Name       string            `json:"name,omitempty"` // of the server; records of the first version have none
 	Lane       string            `json:"lane"`
 	Process    string            `json:"process,omitempty"` // gateway.Open.Process: digest of the definition
 	Token      string            `json:"token,omitempty"`

@@ -55,7 +55,7 @@ func (b *Backend) openDirect(o gateway.Open, c process.Command, sink gateway.Sin
 	d.box.port = d
 	// With the record the next daemon finds a child that ignored our death.
 	err = writeJSON(dir.record(), record{
-		Format: formatVersion, ID: dir.id(), Kind: kindDirect, Server: o.Server.ID, Lane: o.Lane, Process: o.Process, Supervisor: b.self,
+		Format: formatVersion, ID: dir.id(), Kind: kindDirect, Server: o.Server.ID, Name: o.Server.Name, Lane: o.Lane, Process: o.Process, Supervisor: b.self,
 		Version: b.cfg.Version, Executable: program, Child: &child.ID, Started: d.started, State: stateRunning,
 	})
 	if err != nil {

@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -230,7 +231,7 @@ func (y yard) clear(l leftover) (killed bool) {
 			if killed = process.KillOrphans(*l.record.Child); killed {
 				waitGone(*l.record.Child, groupWait)
 			}
-			y.log.Warn("the owner of a child is gone", slog.String(key.Shim, l.dir.id()), slog.String(key.Server, l.record.Server),
+			y.log.Warn("the owner of a child is gone", slog.String(key.Shim, l.dir.id()), slog.String(key.Server, cmp.Or(l.record.Name, l.record.Server)),
 				slog.Int(key.Child, l.record.Child.Pid), slog.Bool(key.Orphans, killed))
 		}
 		// A record is only a file: what it calls its socket is removed only if it is the one of this bundle.

@@ -62,7 +62,7 @@ func (b *Backend) openSupervised(ctx context.Context, o gateway.Open, c process.
 // startSupervisor fills the bundle and starts its owner.
 func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Open, c process.Command, program process.Executable) (ready, error) {
 	sp := spec{
-		Format: formatVersion, ID: dir.id(), Server: o.Server.ID, Lane: o.Lane, Process: o.Process, File: c.File, Argv: c.Argv, Dir: c.Dir,
+		Format: formatVersion, ID: dir.id(), Server: o.Server.ID, Name: o.Server.Name, Lane: o.Lane, Process: o.Process, File: c.File, Argv: c.Argv, Dir: c.Dir,
 		Env: map[string]string{}, Socket: dir.socket(b.cfg.RunDir), Ladder: b.cfg.Ladder, OrphanTTL: time.Duration(b.orphanTTL.Load()),
 		Version: b.cfg.Version, Executable: program,
 	}

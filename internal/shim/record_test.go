@@ -14,7 +14,7 @@ import (
 func TestRecordIsWrittenLater(t *testing.T) {
 	dir := bundle(filepath.Join(t.TempDir(), "shim_x"))
 	child := process.Identity{Boot: "b", Pid: 7, Start: 8}
-	s := &supervisor{dir: dir, spec: spec{ID: dir.id()}, state: stateRunning, life: &life{child: &process.Child{ID: child}}}
+	s := &supervisor{dir: dir, spec: spec{ID: dir.id(), Name: "files"}, state: stateRunning, life: &life{child: &process.Child{ID: child}}}
 	s.keepRecord()
 	if !s.unrecorded.Load() {
 		t.Fatal("a record was written into nothing")
@@ -24,7 +24,7 @@ func TestRecordIsWrittenLater(t *testing.T) {
 	}
 	s.keepRecord()
 	r, err := dir.readRecord()
-	if err != nil || s.unrecorded.Load() || r.Child == nil || *r.Child != child {
+	if err != nil || s.unrecorded.Load() || r.Name != "files" || r.Child == nil || *r.Child != child {
 		t.Errorf("record %+v, %v, still to be written: %v", r, err, s.unrecorded.Load())
 	}
 	if left, err := filepath.Glob(filepath.Join(string(dir), ".*")); err != nil || len(left) > 0 {

@@ -238,7 +238,7 @@ func (s *supervisor) keepRecord() { s.unrecorded.Store(s.writeRecord() != nil) }
 func (s *supervisor) writeRecord() error {
 	s.mu.Lock()
 	r := record{
-		Format: formatVersion, ID: s.dir.id(), Kind: kindStdio, Server: s.spec.Server, Lane: s.spec.Lane,
+		Format: formatVersion, ID: s.dir.id(), Kind: kindStdio, Server: s.spec.Server, Name: s.spec.Name, Lane: s.spec.Lane,
 		Process: s.spec.Process, Executable: s.spec.Executable,
 		Token: s.token, Socket: s.spec.Socket, Supervisor: s.self, Version: s.spec.Version, Min: spoken.min, Max: spoken.max,
 		State: s.state,

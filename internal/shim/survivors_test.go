@@ -228,7 +228,7 @@ func TestGraveyard(t *testing.T) {
 	graves := []grave{
 		{name: "reused", left: "gone", lost: unknown, make: func(t *testing.T, d string) { putRecord(t, d, map[string]any{"child": reused}) }},
 		{name: "reboot", left: "gone", lost: unknown, make: func(t *testing.T, d string) { putRecord(t, d, map[string]any{"child": otherBoot}) }},
-		{name: "orphan", left: "gone", lost: unknown, make: func(t *testing.T, d string) { putRecord(t, d, map[string]any{"child": orphan}) }},
+		{name: "orphan", left: "gone", lost: unknown, make: func(t *testing.T, d string) { putRecord(t, d, map[string]any{"child": orphan, "name": "files"}) }},
 		{name: "direct", left: "gone", lost: direct, make: func(t *testing.T, d string) {
 			putRecord(t, d, map[string]any{"kind": "direct", "child": elder, "supervisor": gone})
 		}},
@@ -381,6 +381,11 @@ func TestGraveyard(t *testing.T) {
 	}
 	if !stranger.Alive() || !sameProcess(otherBoot) {
 		t.Error("a process that was not proved to be ours was killed")
+	}
+	for _, line := range []string{"shim=shim_orphan server=files", "shim=shim_reused server=srv_shim_reused"} {
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("the log does not say %q", line)
+		}
 	}
 	if orphan.Alive() || elder.Alive() {
 		t.Error("an orphan lives")
