@@ -170,6 +170,8 @@ func (b *bridge) receive(c *call, s *session, r *http.Response) (bool, *trouble)
 	}
 	b.take(c, body)
 	switch {
+	case c.unsent:
+		return b.stopped(c)
 	case c.complete():
 		return false, nil
 	case c.isCancelled():
@@ -185,12 +187,24 @@ func (b *bridge) receive(c *call, s *session, r *http.Response) (bool, *trouble)
 // afterStream decides what follows when the stream of a request ended.
 func (b *bridge) afterStream(c *call, s *session) (bool, *trouble) {
 	switch {
+	case c.unsent:
+		return b.stopped(c)
 	case c.complete() || c.isCancelled():
 		return false, nil
 	case c.ctx.Err() != nil:
 		return false, b.left(c)
 	}
 	return b.broken(c, s)
+}
+
+// stopped goes on with a request that its daemon did not hand on because it ends: the next one gets it.
+func (b *bridge) stopped(c *call) (again bool, t *trouble) {
+	c.notSent()
+	c.sendAgain()
+	if !sleep(c.ctx, b.lim.pause<<min(c.copies-1, 4)) {
+		return false, b.left(c)
+	}
+	return true, nil
 }
 
 func (b *bridge) leftOr(c *call, t *trouble) *trouble {

@@ -20,6 +20,9 @@ const (
 	codeInternal     = -32603
 )
 
+// causeStopping is data.mcpx.cause of a request that the daemon did not hand on because it ends.
+const causeStopping = "daemon_stopping"
+
 // trouble is why a request gets an answer of the bridge.
 type trouble struct {
 	code  int

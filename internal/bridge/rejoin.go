@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -91,8 +92,7 @@ func (b *bridge) rejoin(c *call, s *session) (again bool, t *trouble) {
 		discard(r)
 		switch {
 		case c.unsent:
-			c.unsent, c.last = false, "" // the next copy has a stream of its own: what came of this one is no cursor for it
-			c.copies++
+			c.sendAgain()
 			return true, nil
 		case c.complete() || c.isCancelled():
 			return false, nil
@@ -166,8 +166,29 @@ func (c *call) answeredBy(part *call) bool {
 	return left
 }
 
-// isUnsent says whether a message of a rejoined stream says that the request was never handed on, so that the bridge
-// may send it again itself: its client still waits.
+// isUnsent says whether a message says that the request was never handed on, so that the bridge may send it again itself:
+// its client still waits. A rejoined stream says that of a copy of an earlier daemon. In answer to a POST it counts only
+// when nothing is wrong but that the daemon ends: other causes are for the client to know.
 func (c *call) isUnsent(message []byte, m rpc.Message) bool {
-	return c.rejoins && c.copies < maxCopies && m.Kind == rpc.Error && string(m.Code.Of(message)) == codeNotSent && c.waits(m.ID.Of(message))
+	if c.copies >= maxCopies || m.Kind != rpc.Error || string(m.Code.Of(message)) != codeNotSent || !c.waits(m.ID.Of(message)) {
+		return false
+	}
+	return c.rejoins || c.method != "" && isStopping(message, m)
+}
+
+// isStopping says whether an error of the daemon has no other cause than the end of that daemon.
+func isStopping(message []byte, m rpc.Message) bool {
+	var data struct {
+		Mcpx struct {
+			Cause string `json:"cause"`
+		} `json:"mcpx"`
+	}
+	return json.Unmarshal(rpc.Find(message, m.Error, "data").Of(message), &data) == nil && data.Mcpx.Cause == causeStopping
+}
+
+// sendAgain prepares another copy of a request that was not handed on. That one has a stream of its own: what came of this
+// one is no cursor for it.
+func (c *call) sendAgain() {
+	c.unsent, c.last = false, ""
+	c.copies++
 }

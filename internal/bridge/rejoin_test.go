@@ -148,6 +148,49 @@ func TestRejoinOutcomes(t *testing.T) {
 	}
 }
 
+// A request that an ending daemon did not hand on goes to the next one, whatever the answer to its POST looks like; other
+// causes are told.
+func TestStoppingDaemonDidNotSend(t *testing.T) {
+	const stopping = `{"jsonrpc":"2.0","id":1,"error":{"code":-31901,"message":"m","data":{"mcpx":{"class":"not_sent","cause":"daemon_stopping"}}}}`
+	const news = `{"jsonrpc":"2.0","id":1,"error":{"code":-31901,"message":"m","data":{"mcpx":{"class":"not_sent"}}}}`
+	const own = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"m","data":{"mcpx":{"cause":"daemon_stopping"}}}}`
+	asJSON := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, body) }
+	}
+	tests := map[string]struct {
+		first, later http.HandlerFunc
+		want         string
+		posts        int32
+	}{
+		"json":          {asJSON(stopping), asJSON(reply(1)), reply(1), 2},
+		"stream":        {emitOnly(stopping), asJSON(reply(1)), reply(1), 2},
+		"for ever":      {asJSON(stopping), emitOnly(stopping), stopping, maxCopies + 1},
+		"other cause":   {asJSON(news), asJSON(reply(1)), news, 1},
+		"of the server": {asJSON(own), asJSON(reply(1)), own, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDaemon(t, nil)
+			var posts atomic.Int32
+			d.script(oneSession("s1", standalone(func(w http.ResponseWriter, r *http.Request) {
+				if posts.Add(1) == 1 {
+					tt.first(w, r)
+					return
+				}
+				tt.later(w, r)
+			})))
+			c := connect(t, d)
+			c.open(d)
+			c.send(callLine(1, "tools/call"))
+			c.expect(tt.want)
+			c.quiet()
+			if got := posts.Load(); got != tt.posts {
+				t.Errorf("sent %d times, want %d", got, tt.posts)
+			}
+		})
+	}
+}
+
 // A request that kills every daemon before it is handed on is given up at some time.
 func TestRejoinEndsAPoisonedCall(t *testing.T) {
 	d, c := inFlight(t, nothing, callLine(1, "tools/call"))

@@ -253,7 +253,11 @@ func TestStopWhileAdopting(t *testing.T) {
 	mc.kill()
 	mc.k.hangs = mc.k.newest().id
 	mc.start()
+	waits := send(t, mc.again(x), callBody("8"))
 	mc.stop(false)
+	if answer, _ := reply(t, waits); member(t, answer, "error", "code") != float64(codeNotSent) || member(t, answer, "error", "data", "mcpx", "cause") != "daemon_stopping" {
+		t.Errorf("the call that waited got %s", answer)
+	}
 	mc.k.hangs = ""
 	mc.start()
 	r := resume(t, mc.again(x), "7", 7)

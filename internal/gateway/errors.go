@@ -37,7 +37,8 @@ type trouble struct {
 	text  string
 	wait  time.Duration // for unavailable and busy
 	exit  *Exit
-	code  int // overrides the class's code, for refusals that are no loss
+	code  int  // overrides the class's code, for refusals that are no loss
+	stops bool // nothing is wrong but that this daemon ends: whoever can ask the next one need not tell its client
 }
 
 // body renders the trouble as the final answer of one call. A 5xx would invite blind retries by HTTP layers, so own
@@ -53,6 +54,7 @@ func (t trouble) body(id []byte, server, method string) []byte {
 	}
 	data := struct {
 		Class        Class  `json:"class"`
+		Cause        string `json:"cause,omitempty"` // daemon_stopping, or none
 		Retry        string `json:"retry"`
 		Server       string `json:"server"`
 		Method       string `json:"method,omitempty"` // nobody knows it of a call whose daemon is gone
@@ -60,6 +62,9 @@ func (t trouble) body(id []byte, server, method string) []byte {
 		Exit         *exit  `json:"exit,omitempty"`
 		Stderr       string `json:"stderr,omitempty"`
 	}{Class: t.class, Server: server, Method: method, RetryAfterMs: t.wait.Milliseconds()}
+	if t.stops {
+		data.Cause = "daemon_stopping"
+	}
 	code, retry := t.class.codes()
 	data.Retry = retry
 	text := fmt.Sprintf("%s: %s", server, t.text)

@@ -69,7 +69,7 @@ func (s *slot) submit(c *call) {
 		defer stop()
 		l, err := s.get(ctx)
 		if err != nil && s.srv.g.ctx.Err() != nil {
-			c.fail(trouble{class: NotSent, text: "the daemon is stopping; the call was not sent"})
+			c.fail(trouble{class: NotSent, text: "the daemon is stopping; the call was not sent", stops: true})
 			return
 		}
 		if err != nil {
