@@ -117,8 +117,9 @@ var (
 
 var serverLogs = Command{
 	Path: "server logs", Short: "Show what a server wrote to stderr", Op: "server.logs", Args: "NAME", Min: 1, Max: 1, Complete: serverNames,
-	Long: "The newest lines since this daemon started: a restart of the daemon begins anew. What a running server wrote before\n" +
-		"is in stderr.log in its directory below state/bundles. Lines on stdout that are no messages are here too, marked.\n" +
+	Long: "The newest lines. What a running server wrote before the daemon was restarted comes first, marked and with the time of\n" +
+		"the restart; more of it is in stderr.log in its directory below state/bundles. Lines on stdout that are no messages\n" +
+		"are here too, marked.\n" +
 		"With --json each line is one JSON document, with -f too: {\"time\": ..., \"text\": ...}.",
 	Example: "mcpx server logs memory\nmcpx server logs memory -f",
 	Flags: []Flag{

@@ -56,6 +56,9 @@ func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway
 		Output: func(server string, chunk []byte) {
 			_, _ = tails.Writer(server).Write(chunk) // it never fails
 		},
+		Learn: func(ctx context.Context, s catalog.Server) bool {
+			return s.Stdio == nil || d.secrets.Learn(ctx, s.Stdio.Env)
+		},
 		Redact: func(_ string, text []byte) []byte { return []byte(d.redact.Text(string(text))) },
 	})
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -39,6 +40,7 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 	delete(s.wedged, a.slot.key)
 	s.mu.Unlock()
 	a.lane = l
+	a.recall(ad)
 	now := s.g.now()
 	heirs := a.rejoin(l, sessions, ad, now)
 	a.calls(l, ad, heirs, now)
@@ -74,6 +76,20 @@ func (a *adoption) take(ad Adopted) (Sink, error) {
 		a.after = append(a.after, func() { l.close("server changed while starting") })
 	}
 	return laneSink{l}, nil
+}
+
+// recall puts what the child said before into the log of its server. When it said it is not known, so that is marked. It
+// is one piece, since lanes of a server are adopted side by side.
+func (a *adoption) recall(ad Adopted) {
+	switch {
+	case len(ad.Said) == 0:
+	case a.known:
+		text := fmt.Appendf(nil, "mcpx: process %d said this before, to an earlier daemon; times unknown\n", ad.Child)
+		a.slot.srv.logged(fmt.Appendf(append(text, ad.Said...), "mcpx: process %d goes on\n", ad.Child))
+	default:
+		a.slot.srv.logged(fmt.Appendf(nil, "mcpx: what process %d said to an earlier daemon is only in state/bundles/%s/stderr.log: "+
+			"not all of its credentials are known, so they could not be hidden here\n", ad.Child, ad.ID))
+	}
 }
 
 // learned takes over what the earlier daemon had found out about the server.

@@ -41,7 +41,10 @@ type Config struct {
 	Version  string                                  // of mcpx, for clientInfo towards backends
 	Output   func(server string, p []byte)           // stderr of servers; nil drops it
 	Redact   func(server string, text []byte) []byte // hides secrets in stderr tails; nil passes
-	Sessions SessionStore                            // keeps sessions over restarts; nil keeps none
+	// Learn makes Output and Redact know the credentials of a process that an earlier daemon started; false: not all of
+	// them. nil knows all.
+	Learn    func(ctx context.Context, s catalog.Server) bool
+	Sessions SessionStore // keeps sessions over restarts; nil keeps none
 	// Next asks the daemon after this one, once it was handed the server, for the response to a request of our own; nil
 	// when there will be none.
 	Next   func(ctx context.Context, s *Server, st *Stream, body []byte) []byte

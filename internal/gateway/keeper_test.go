@@ -52,6 +52,7 @@ type child struct {
 	dropped   uint64
 	blind     bool // it cannot tell what is not in its journal
 	file      FileState
+	said      []byte
 	seen      []string
 }
 
@@ -161,7 +162,7 @@ func (k *keeper) Adopt(ctx context.Context, id string, take func(Adopted) (Sink,
 		return fault.New(fault.Busy, "busy").Saying("another daemon holds it")
 	}
 	l := &keptLink{c: c}
-	ad := Adopted{Survivor: c.survivorLocked(), Link: l, Blob: c.blob, Complete: !c.blind, Dropped: c.dropped}
+	ad := Adopted{Survivor: c.survivorLocked(), Link: l, Blob: c.blob, Complete: !c.blind, Dropped: c.dropped, Said: c.said}
 	var frames [][]byte
 	frames = append(frames, c.kept...)
 	ref := uint64(0)

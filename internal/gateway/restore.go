@@ -99,6 +99,9 @@ func (g *Gateway) mourn(d Lost) {
 	if s == nil {
 		return
 	}
+	if !s.learn(g.ctx) {
+		d.Exit.Tail = nil // it may hold what cannot be hidden
+	}
 	if redact := g.cfg.Redact; redact != nil {
 		d.Exit.Tail = redact(s.name(), d.Exit.Tail)
 	}
@@ -188,6 +191,7 @@ type adoption struct {
 	lane    *lane
 	owed    []uint64 // entries that nobody needs
 	after   []func() // what follows when the child answers to us
+	known   bool     // its credentials are, so that what it said before can be shown
 	waiting []string // requests of modern clients that may still be joined
 	drain   bool     // its program was replaced: it only ends what it has begun
 }
@@ -204,6 +208,7 @@ func (a *adoption) run() {
 	began := s.g.now()
 	ctx, stop := context.WithTimeout(s.g.ctx, adoptWithin)
 	defer stop()
+	a.known = s.learn(ctx)
 	err := a.keeper.Adopt(ctx, a.one.ID, a.take)
 	attrs := []slog.Attr{
 		slog.String(key.Server, s.name()), slog.String(key.Lane, a.slot.key), slog.Int(key.Child, a.one.Child), slog.Duration(key.Took, s.g.now().Sub(began)),

@@ -244,6 +244,11 @@ func (s *Server) logged(p []byte) {
 	}
 }
 
+// learn makes the credentials of a process known that an earlier daemon started. False: not all of them are.
+func (s *Server) learn(ctx context.Context) bool {
+	return s.g.cfg.Learn == nil || s.g.cfg.Learn(ctx, *s.def.Load())
+}
+
 // open starts a process or connection for a lane and sets its link.
 func (s *Server) open(ctx context.Context, l *lane, c Caller, modern bool, transport catalog.Transport) error {
 	e := *s.def.Load()

@@ -75,6 +75,7 @@ type Adopted struct {
 	Complete  bool       // Calls and Finished are all there was in the last ten minutes: a request in neither was never sent
 	Dropped   uint64     // notifications that could not be kept
 	DropBytes uint64
+	Said      []byte // last whole lines of its stderr, at most 64 KiB, that no Stderr of this daemon delivers
 }
 
 // KeptCall is a request that an earlier daemon sent to the child.

@@ -143,6 +143,25 @@ func cutNewline(s string) string {
 	return strings.TrimSuffix(s, "\n")
 }
 
+// Learn makes the values of a process known that was started by an earlier daemon, so that its output can be redacted. It
+// runs no command, which may ask a person who expects nothing. False: not all values are known.
+func (r *Resolver) Learn(ctx context.Context, bindings map[string]catalog.Binding) bool {
+	known := true
+	for _, b := range bindings {
+		refs, err := b.Refs()
+		known = known && err == nil
+		for _, ref := range refs {
+			if parsed, err := ParseRef(ref); err != nil || parsed.Kind == Command {
+				known = false
+				continue
+			}
+			_, err := r.Resolve(ctx, ref)
+			known = known && err == nil
+		}
+	}
+	return known
+}
+
 // Bindings gives the values of a set of variables or headers. When some fail, the error of the first in the order of
 // names is given, and its message names all of them; what is resolved is dropped.
 func (r *Resolver) Bindings(ctx context.Context, bindings map[string]catalog.Binding) (map[string]Handle, error) {

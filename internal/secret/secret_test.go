@@ -222,6 +222,34 @@ func TestCommandThatWaits(t *testing.T) {
 	})
 }
 
+// TestLearn: what is known is redacted, and what is not is told; no command runs.
+func TestLearn(t *testing.T) {
+	const password = "correct horse"
+	for _, c := range []struct {
+		name string
+		in   map[string]catalog.Binding
+		want bool
+		left string // of a text with both values
+	}{
+		{"none", nil, true, hidden + " " + password},
+		{"literal", map[string]catalog.Binding{"A": {Literal: "plain"}}, true, hidden + " " + password},
+		{"variable in a template", map[string]catalog.Binding{"A": {Template: "Bearer {env:TOKEN}!"}}, true, "[redacted:TOKEN] " + password},
+		{"one is missing", map[string]catalog.Binding{"A": {Template: "{env:NONE} {env:TOKEN}"}}, false, "[redacted:TOKEN] " + password},
+		{"command", map[string]catalog.Binding{"A": {Ref: `command:["pass"]`}, "B": {Ref: "env:TOKEN"}}, false, "[redacted:TOKEN] " + password},
+	} {
+		r, redactor, _ := resolver(t, runner{"pass": func(context.Context) ([]byte, error) {
+			t.Errorf("%s: the command ran", c.name)
+			return []byte(password), nil
+		}})
+		if got := r.Learn(t.Context(), c.in); got != c.want {
+			t.Errorf("%s: all known %v", c.name, got)
+		}
+		if got := redactor.Values(hidden + " " + password); got != c.left {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
 func TestBindings(t *testing.T) {
 	r, _, _ := resolver(t, nil)
 	got, err := r.Bindings(t.Context(), map[string]catalog.Binding{

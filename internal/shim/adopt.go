@@ -49,14 +49,20 @@ func (b *Backend) Adopt(ctx context.Context, id string, take func(gateway.Adopte
 	if err != nil {
 		return err
 	}
+	said := dir.said() // before we are attached: what comes from then on is delivered, and nothing is told twice
 	conn, fr, g, err := b.reach(ctx, dir, r)
 	if err != nil {
 		return adoptFault(r, err)
 	}
+	if g.welcome.Generation >= b.cfg.Epoch {
+		said = nil // this daemon was attached before and has it
+	}
 	l := newLink(b, dir, ready{Self: r.Supervisor, Token: r.Token, Socket: r.Socket}, g, conn)
 	l.program = r.Executable
 	crash.Point("shim.adopt-attached")
-	sink, err := take(l.adopted(r, g))
+	a := l.adopted(r, g)
+	a.Said = said
+	sink, err := take(a)
 	if err != nil {
 		b.leave(conn)
 		return err

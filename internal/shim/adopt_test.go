@@ -227,6 +227,35 @@ func TestSameDaemonComesBack(t *testing.T) {
 	}
 }
 
+// TestSaidBefore: what the child wrote on stderr under an earlier daemon is given to the next one, once.
+func TestSaidBefore(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	l, s, id := h.start(t)
+	call(t, l, 1, "complain", "first words")
+	s.until(t, "the words", func() bool { return s.stderr.Len() > 0 })
+	h.crash(t, l)
+	a, l, s := h.adopt(t, id)
+	if got := string(a.Said); got != "first words\n" {
+		t.Errorf("said before: %q", got)
+	}
+	call(t, l, 2, "complain", "second words")
+	s.until(t, "the words", func() bool { return s.stderr.Len() > 0 })
+	if got := s.stderr.String(); got != "second words\n" {
+		t.Errorf("delivered: %q", got)
+	}
+	if err := l.Detach(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if a, l, _ = h.adopt(t, id); len(a.Said) > 0 {
+		t.Errorf("the same daemon is told again: %q", a.Said)
+	}
+	h.crash(t, l)
+	if a, _, _ = h.adopt(t, id); string(a.Said) != "first words\nsecond words\n" {
+		t.Errorf("the next daemon is told %q", a.Said)
+	}
+}
+
 // TestSocketIsMadeAgain: run directories are emptied at logout.
 func TestSocketIsMadeAgain(t *testing.T) {
 	t.Parallel()
