@@ -125,7 +125,9 @@ func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Rea
 	st := x.streamNamed(name, id)
 	if st == nil {
 		x.slot.decided(ctx)
-		if x.srv.ends() {
+		if x.srv.ends() || ctx.Err() != nil {
+			// Whoever asked may have been cut off before it was decided. What is not known yet must not be kept as the
+			// outcome: the client asks again.
 			return nil, nil, ending
 		}
 		if st = x.streamNamed(name, id); st == nil {

@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/era"
 	"mcpx/internal/rpc"
 )
 
@@ -139,6 +141,26 @@ func (mc *machine) perish() {
 	exit := Exit{Reason: Exited, Code: 3, Tail: []byte("out of luck\n")}
 	mc.k.lost = append(mc.k.lost, c.mourned(exit))
 	c.die(exit)
+}
+
+// TestCutOffBeforeDecided: who is cut off while it is not known yet what outlived the daemon (the process of the daemon before
+// passed its request on, and was killed) leaves no outcome behind for the next one who asks.
+func TestCutOffBeforeDecided(t *testing.T) {
+	mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	mc.kill()
+	mc.k.adopting = make(chan struct{})
+	mc.start()
+	y := mc.again(x)
+	cut, stop := context.WithCancel(t.Context())
+	stop()
+	if _, _, bad := y.Resume(cut, EventID(era.StreamName([]byte("7")), 0, 0)); bad == nil || bad.Status != 503 {
+		t.Errorf("the one that was cut off got %v", bad)
+	}
+	close(mc.k.adopting)
+	if answer, _ := reply(t, resume(t, y, "7", 0)); member(t, answer, "error", "code") != float64(codeNotSent) {
+		t.Errorf("the next one got %s", answer)
+	}
 }
 
 // TestDirectAndRemoteOverCrash: without a supervisor nobody knows, and the answer says why.
