@@ -236,7 +236,7 @@ func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body 
 		x.Respond(body, m)
 		f.accepted(v)
 	case rpc.Request:
-		if wasRelayed(v.r) && !x.MayRun(m.ID.Of(body)) {
+		if isLate(v.r) && !x.MayRun(m.ID.Of(body)) {
 			v.w.Header().Set("Retry-After", "1")
 			refuse(v.w, http.StatusServiceUnavailable, -32603, "the request came late from the daemon before; repeat it")
 			return

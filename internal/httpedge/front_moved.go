@@ -27,6 +27,9 @@ const (
 	hdrRejoin = "Mcpx-Rejoin"
 	// hdrRelayed says, on the unix socket only, that a process without state passes on what its client sent.
 	hdrRelayed = "Mcpx-Relayed"
+	// relayAsked is its value when the process that passes the request on is who was told that it was never sent. Any other
+	// is refused when that was told to somebody: to its client, which repeats it.
+	relayAsked = "asked"
 	// relayIdle is how long a connection without work is kept after a hand-over. Ending it sooner could meet a request
 	// on its way; pools of clients end theirs within 60 to 90 s.
 	relayIdle = 75 * time.Second
@@ -91,6 +94,9 @@ func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Ga
 
 // wasRelayed reports whether a process without state passed the request on.
 func wasRelayed(r *http.Request) bool { return r.Header.Get(hdrRelayed) != "" && fromUnix(r) }
+
+// isLate reports whether the client of a relayed request may have given it up and asked here for its outcome.
+func isLate(r *http.Request) bool { return wasRelayed(r) && r.Header.Get(hdrRelayed) != relayAsked }
 
 // unreached says that there was no connection to the next daemon: nothing was sent.
 type unreached struct{ error }

@@ -40,7 +40,7 @@ func (n *next) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // what is missing shows in the comparison
 	n.mu.Lock()
 	line := r.Method
-	for _, name := range []string{hdrLastEvent, hdrRejoin, hdrAgent, "Origin", hdrStdio} {
+	for _, name := range []string{hdrLastEvent, hdrRejoin, hdrAgent, "Origin", hdrStdio, hdrRelayed} {
 		if v := r.Header.Get(name); v != "" {
 			line += " " + name + "=" + v
 		}
@@ -165,11 +165,15 @@ func TestMoved(t *testing.T) {
 		},
 		{
 			name: "never sent", script: []reply{events("rNw.4.1", notSent), {status: 200, body: wanted}},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 ", `POST {"jsonrpc":"2.0","id":7,"method"`}, has: []string{wanted},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 ", `POST Mcpx-Relayed=asked {"jsonrpc":"2.0","id":7,"method"`}, has: []string{wanted},
+		},
+		{
+			name: "never sent, then refused before it was taken", script: []reply{events("rNw.4.1", notSent), {status: 503, body: notSent}, {status: 200, body: wanted}},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 ", `POST Mcpx-Relayed=asked {"jsonrpc":"2.0","id":7,"method"`, `POST Mcpx-Relayed=asked {"jsonrpc":"2.0","id":7,"method"`}, has: []string{wanted},
 		},
 		{
 			name: "never sent, and not now", script: []reply{events("rNw.4.1", notSent), {status: 200, body: notSent}},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 ", `POST {"jsonrpc":"2.0","id":7,"method"`}, has: []string{"-31901"},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 ", `POST Mcpx-Relayed=asked {"jsonrpc":"2.0","id":7,"method"`}, has: []string{"-31901"},
 		},
 		{
 			name: "not known", script: []reply{{status: 400, body: `{"jsonrpc":"2.0","error":{"code":-32600,"message":"m"}}`}},
@@ -255,7 +259,7 @@ func TestRelay(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
-	if diff := cmp.Diff([]string{`POST {"jsonrpc":"2.0","id":7,"method"`}, m.seen); diff != "" {
+	if diff := cmp.Diff([]string{`POST Mcpx-Relayed=1 {"jsonrpc":"2.0","id":7,"method"`}, m.seen); diff != "" {
 		t.Error(diff)
 	}
 }

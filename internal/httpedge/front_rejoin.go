@@ -40,6 +40,7 @@ type pending struct {
 	last   string          // event id of the last message, "" before the first
 	anew   bool            // the request is to be sent as a new one: it had not reached the server
 	resent bool            // it was
+	told   bool            // the next daemon said that it had not reached the server
 	asked  map[string]bool // questions that the client has seen; the next daemon repeats them
 	own    bool            // a request of the gateway itself: its headers are all meant
 }
@@ -133,6 +134,7 @@ func (p *pending) once(ctx context.Context, emit func(piece) bool) (bool, error)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return false, err
 	}
+	fresh, resent := p.anew, p.resent
 	if p.anew && !p.isListen() {
 		p.anew, p.resent = false, true // it may have reached the server now
 	}
@@ -140,6 +142,9 @@ func (p *pending) once(ctx context.Context, emit func(piece) bool) (bool, error)
 		return false, err
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusServiceUnavailable {
+		p.anew, p.resent = fresh, resent // refused before it was taken
+	}
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		return p.copy(res.Body, emit)
 	}
@@ -184,10 +189,22 @@ func (p *pending) request(ctx context.Context) (*http.Request, error) {
 		req.Header.Set("Accept", "application/json")
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if p.session != nil {
+		req.Header.Set(hdrRelayed, p.relayed())
+	}
 	if p.session == nil && !p.anew {
 		req.Header.Set(hdrRejoin, string(p.st.Wire()))
 	}
 	return req, nil
+}
+
+// relayed is what the next daemon is told of a request that is sent as a new one: this process may be gone before its client
+// has the answer, and then the client asks there.
+func (p *pending) relayed() string {
+	if p.told {
+		return relayAsked
+	}
+	return "1"
 }
 
 // anyEpoch is the event id of the beginning of the request's stream, whatever daemon served it.
@@ -287,7 +304,7 @@ func (p *pending) mayRepeat(data []byte, m rpc.Message) bool {
 	if p.resent || m.Kind != rpc.Error || !gateway.IsNotSent(m.Code.Of(data)) {
 		return false
 	}
-	p.anew, p.last = true, ""
+	p.anew, p.last, p.told = true, "", true
 	return true
 }
 
