@@ -129,7 +129,27 @@ type Server struct {
 	Status   gateway.ServerStatus `json:"status"`
 	// Operation is the id under which it was added or edited; only in the answer to that.
 	Operation string `json:"operation,omitempty"`
+	// Effect is what an edit did to what was running; only in the answer to that.
+	Effect *EditEffect `json:"effect,omitempty"`
 }
+
+// EditEffect says how an edit came into force. The numbers are what it ended, as counted just before.
+type EditEffect struct {
+	Applied   Applied `json:"applied"`
+	Processes int     `json:"processes"` // of a remote server: connections
+	Sessions  int     `json:"sessions"`
+	Calls     int     `json:"calls"` // in flight
+}
+
+// Applied is one word about how an edit came into force.
+type Applied string
+
+// The ways in which an edit comes into force.
+const (
+	AppliedLive      Applied = "live"       // at once; nothing was interrupted
+	AppliedNextStart Applied = "next_start" // nothing was running
+	AppliedRestart   Applied = "restart"    // what was running was ended
+)
 
 // ServerPage is a list of servers, sorted by name.
 type ServerPage struct {

@@ -286,6 +286,28 @@ func TestEditArguments(t *testing.T) {
 	}
 }
 
+// TestEditEffect: a person is told what an edit did to clients.
+func TestEditEffect(t *testing.T) {
+	stdio, http := catalog.Server{Stdio: &catalog.Stdio{}}, catalog.Server{HTTP: &catalog.HTTP{}}
+	for _, c := range []struct {
+		server catalog.Server
+		effect *api.EditEffect
+		want   string
+	}{
+		{stdio, nil, ""},
+		{stdio, &api.EditEffect{Applied: api.AppliedLive}, "It counts at once; nothing was interrupted.\n"},
+		{stdio, &api.EditEffect{Applied: api.AppliedNextStart}, "Nothing of it was running; it counts from the next start on.\n"},
+		{stdio, &api.EditEffect{Applied: api.AppliedRestart, Processes: 2, Sessions: 3, Calls: 1}, "It ended processes: 2, sessions: 3, calls in flight: 1. Clients begin a new session, the next call starts anew.\n"},
+		{http, &api.EditEffect{Applied: api.AppliedRestart, Processes: 1}, "It ended connections: 1, sessions: 0, calls in flight: 0. Clients begin a new session, the next call starts anew.\n"},
+	} {
+		var out bytes.Buffer
+		printEffect(&out, api.Server{Server: c.server, Effect: c.effect})
+		if out.String() != c.want {
+			t.Errorf("%+v: %q, want %q", c.effect, out.String(), c.want)
+		}
+	}
+}
+
 func TestGlobalIsAsked(t *testing.T) {
 	x := newTerminal(t)
 	x.env.asks = true

@@ -54,10 +54,32 @@ var serverEdit = Command{
 			} else {
 				line(w, "Changed %s: it is %s now. Agents reach it at %s", in.Name, changed.Name, changed.Route)
 			}
+			printEffect(w, changed)
 			printStart(w, changed, arg)
 			printAdvice(w, changed)
 		})
 	},
+}
+
+// printEffect says what the edit did to clients. A daemon of an earlier version does not tell.
+func printEffect(w io.Writer, s api.Server) {
+	e := s.Effect
+	if e == nil {
+		return
+	}
+	switch e.Applied {
+	case api.AppliedLive:
+		line(w, "It counts at once; nothing was interrupted.")
+	case api.AppliedNextStart:
+		line(w, "Nothing of it was running; it counts from the next start on.")
+	case api.AppliedRestart:
+		what := "processes"
+		if s.Stdio == nil {
+			what = "connections"
+		}
+		line(w, "It ended %s: %d, sessions: %d, calls in flight: %d. Clients begin a new session, the next call starts anew.",
+			what, e.Processes, e.Sessions, e.Calls)
+	}
 }
 
 // changes reads the request of server edit from its arguments.

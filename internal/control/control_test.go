@@ -309,6 +309,43 @@ func TestEdit(t *testing.T) {
 	}
 }
 
+// TestEditEffect: the answer says what the edit ended.
+func TestEditEffect(t *testing.T) {
+	title, cwd := "T", "/tmp"
+	running := gateway.ServerStatus{
+		Name: "fs", Sessions: 3, InFlight: 1,
+		Lanes: []gateway.LaneStatus{{State: gateway.Ready}, {State: gateway.Starting}, {State: gateway.Wedged}},
+	}
+	for _, c := range []struct {
+		name   string
+		in     api.EditServer
+		status gateway.ServerStatus
+		want   api.EditEffect
+	}{
+		{"a title", api.EditServer{Title: &title}, running, api.EditEffect{Applied: api.AppliedLive}},
+		{"a directory", api.EditServer{Cwd: &cwd}, running, api.EditEffect{Applied: api.AppliedRestart, Processes: 2, Sessions: 3, Calls: 1}},
+		{"nothing runs", api.EditServer{Cwd: &cwd}, gateway.ServerStatus{Name: "fs"}, api.EditEffect{Applied: api.AppliedNextStart}},
+		{"another one runs", api.EditServer{Cwd: &cwd}, gateway.ServerStatus{Name: "other", Sessions: 1}, api.EditEffect{Applied: api.AppliedNextStart}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, ctx := newBench(t)
+			b.add(ctx, t, stdio("fs", "x"))
+			b.gateway.status = []gateway.ServerStatus{c.status}
+			c.in.Name = "fs"
+			got, err := b.EditServer(ctx, c.in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&c.want, got.Effect); diff != "" {
+				t.Error(diff)
+			}
+			if shown, err := b.Server(ctx, api.ServerRef{Name: "fs"}); err != nil || shown.Effect != nil {
+				t.Errorf("later it is shown with %+v, %v", shown.Effect, err)
+			}
+		})
+	}
+}
+
 func TestTurnAndRemove(t *testing.T) {
 	b, ctx := newBench(t)
 	b.add(ctx, t, stdio("fs", "x"))

@@ -8,6 +8,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
+	"mcpx/internal/gateway"
 	"mcpx/internal/store"
 )
 
@@ -16,7 +17,10 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 	if err := c.allow(ctx, "server.edit"); err != nil {
 		return api.Server{}, err
 	}
-	var old, changed catalog.Server
+	var (
+		old, changed catalog.Server
+		effect       *api.EditEffect
+	)
 	edit := func(r catalog.Reader) error {
 		var err error
 		if old, err = c.find(ctx, r, in.Name); err != nil {
@@ -50,6 +54,7 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 		if err := edit(tx); err != nil {
 			return err
 		}
+		effect = c.effect(old, changed)
 		return tx.PutServer(ctx, catalog.PutServer{Server: changed})
 	})
 	if err != nil {
@@ -58,7 +63,31 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 	if old.Name != changed.Name {
 		c.cfg.Logs.Forget(old.Name)
 	}
-	return c.after(ctx, changed.Name)
+	s, err := c.after(ctx, changed.Name)
+	s.Effect = effect
+	return s, err
+}
+
+// effect says what becomes of what runs now when old becomes changed.
+func (c *Control) effect(old, changed catalog.Server) *api.EditEffect {
+	if old.Process() == changed.Process() {
+		return &api.EditEffect{Applied: api.AppliedLive}
+	}
+	e := &api.EditEffect{Applied: api.AppliedNextStart}
+	for _, st := range c.cfg.Gateway.Status() {
+		if st.Name == old.Name {
+			e.Sessions, e.Calls = st.Sessions, st.InFlight
+			for _, l := range st.Lanes {
+				if l.State != gateway.Wedged { // nothing of ours runs there
+					e.Processes++
+				}
+			}
+		}
+	}
+	if e.Processes+e.Sessions+e.Calls > 0 {
+		e.Applied = api.AppliedRestart
+	}
+	return e
 }
 
 // edited is the entry with the changes of in.
