@@ -20,8 +20,8 @@ const (
 	codeInternal     = -32603
 )
 
-// causeStopping is data.mcpx.cause of a request that the daemon did not hand on because it ends.
-const causeStopping = "daemon_stopping"
+// causeRestart is data.mcpx.cause of a request that was not handed on because its daemon ended.
+const causeRestart = "daemon_restart"
 
 // trouble is why a request gets an answer of the bridge.
 type trouble struct {

@@ -183,7 +183,7 @@ func isStopping(message []byte, m rpc.Message) bool {
 			Cause string `json:"cause"`
 		} `json:"mcpx"`
 	}
-	return json.Unmarshal(rpc.Find(message, m.Error, "data").Of(message), &data) == nil && data.Mcpx.Cause == causeStopping
+	return json.Unmarshal(rpc.Find(message, m.Error, "data").Of(message), &data) == nil && data.Mcpx.Cause == causeRestart
 }
 
 // sendAgain prepares another copy of a request that was not handed on. That one has a stream of its own: what came of this

@@ -151,9 +151,9 @@ func TestRejoinOutcomes(t *testing.T) {
 // A request that an ending daemon did not hand on goes to the next one, whatever the answer to its POST looks like; other
 // causes are told.
 func TestStoppingDaemonDidNotSend(t *testing.T) {
-	const stopping = `{"jsonrpc":"2.0","id":1,"error":{"code":-31901,"message":"m","data":{"mcpx":{"class":"not_sent","cause":"daemon_stopping"}}}}`
+	const stopping = `{"jsonrpc":"2.0","id":1,"error":{"code":-31901,"message":"m","data":{"mcpx":{"class":"not_sent","cause":"daemon_restart"}}}}`
 	const news = `{"jsonrpc":"2.0","id":1,"error":{"code":-31901,"message":"m","data":{"mcpx":{"class":"not_sent"}}}}`
-	const own = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"m","data":{"mcpx":{"cause":"daemon_stopping"}}}}`
+	const own = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"m","data":{"mcpx":{"cause":"daemon_restart"}}}}`
 	asJSON := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, body) }
 	}

@@ -255,7 +255,7 @@ func TestStopWhileAdopting(t *testing.T) {
 	mc.start()
 	waits := send(t, mc.again(x), callBody("8"))
 	mc.stop(false)
-	if answer, _ := reply(t, waits); member(t, answer, "error", "code") != float64(codeNotSent) || member(t, answer, "error", "data", "mcpx", "cause") != "daemon_stopping" {
+	if answer, _ := reply(t, waits); member(t, answer, "error", "code") != float64(codeNotSent) || member(t, answer, "error", "data", "mcpx", "cause") != "daemon_restart" {
 		t.Errorf("the call that waited got %s", answer)
 	}
 	mc.k.hangs = ""

@@ -38,7 +38,7 @@ type trouble struct {
 	wait  time.Duration // for unavailable and busy
 	exit  *Exit
 	code  int  // overrides the class's code, for refusals that are no loss
-	stops bool // nothing is wrong but that this daemon ends: whoever can ask the next one need not tell its client
+	stops bool // nothing is wrong but that a daemon ends or ended: whoever can ask the next one need not tell its client
 }
 
 // body renders the trouble as the final answer of one call. A 5xx would invite blind retries by HTTP layers, so own
@@ -54,7 +54,7 @@ func (t trouble) body(id []byte, server, method string) []byte {
 	}
 	data := struct {
 		Class        Class  `json:"class"`
-		Cause        string `json:"cause,omitempty"` // daemon_stopping, or none
+		Cause        string `json:"cause,omitempty"` // daemon_restart, or none
 		Retry        string `json:"retry"`
 		Server       string `json:"server"`
 		Method       string `json:"method,omitempty"` // nobody knows it of a call whose daemon is gone
@@ -63,7 +63,7 @@ func (t trouble) body(id []byte, server, method string) []byte {
 		Stderr       string `json:"stderr,omitempty"`
 	}{Class: t.class, Server: server, Method: method, RetryAfterMs: t.wait.Milliseconds()}
 	if t.stops {
-		data.Cause = "daemon_stopping"
+		data.Cause = "daemon_restart"
 	}
 	code, retry := t.class.codes()
 	data.Retry = retry

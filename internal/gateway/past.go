@@ -73,7 +73,7 @@ func (s *Server) witness(complete bool, exit *Exit, now time.Time) *past {
 	p := s.noWitness(now)
 	p.rest.exit, p.later.exit = exit, exit
 	if complete {
-		p.rest = trouble{class: NotSent, text: "the daemon restarted before the call was sent", exit: exit}
+		p.rest = trouble{class: NotSent, text: "the daemon restarted before the call was sent", exit: exit, stops: exit == nil}
 	}
 	return p
 }

@@ -158,7 +158,7 @@ func TestCutOffBeforeDecided(t *testing.T) {
 		t.Errorf("the one that was cut off got %v", bad)
 	}
 	close(mc.k.adopting)
-	if answer, _ := reply(t, resume(t, y, "7", 0)); member(t, answer, "error", "code") != float64(codeNotSent) {
+	if answer, _ := reply(t, resume(t, y, "7", 0)); member(t, answer, "error", "code") != float64(codeNotSent) || member(t, answer, "error", "data", "mcpx", "cause") != "daemon_restart" {
 		t.Errorf("the next one got %s", answer)
 	}
 }
