@@ -153,7 +153,7 @@ type soak struct {
 	files   []string // records of the servers
 	clients []soakClient
 	ledger  ledger
-	strict  bool // clients of mcpx connect must get an answer to every call
+	mayLose bool // clients of mcpx connect may be told that an answer is lost, see TestSoakMixed; else each call is answered
 
 	before      map[int]int // child to supervisor
 	handshakes  int
@@ -218,19 +218,20 @@ func (s *soak) under(what string, harm func()) {
 			s.t.Errorf("hardly any call of a %s client was answered", kind)
 		}
 	}
-	var slower, unknown []string
+	var slower, lost, unknown []string
 	for _, e := range s.ledger.entries {
 		kind, _, _ := strings.Cut(e.client, " ")
-		if told := fmt.Sprintf("%s, key %s: %.300s", e.client, e.key, e.body); kind == "connect" && e.class != "answer" {
+		if told := fmt.Sprintf("%s, key %s: %.300s", e.client, e.key, e.body); kind == "connect" && s.mayLose && e.class == "answered_lost" {
+			lost = append(lost, told)
+		} else if kind == "connect" && e.class != "answer" {
 			slower = append(slower, told)
 		} else if kind == "legacy" && e.class == "sent_unknown" {
 			unknown = append(unknown, told)
 		}
 	}
-	if s.strict {
-		complain(s.t, "answers of mcpx connect, whose clients see nothing but slower ones", slower)
-	} else if len(slower) > 0 {
-		s.t.Logf("%d clients of mcpx connect saw an error: %s", len(slower), slower[0])
+	complain(s.t, "answers of mcpx connect, whose clients see nothing but slower ones", slower)
+	if len(lost) > 0 {
+		s.t.Logf("%d answers to mcpx connect were lost: %s", len(lost), lost[0])
 	}
 	if len(unknown) > 0 {
 		s.t.Logf("unknown outcomes are allowed, but why were there %d: %s", len(unknown), unknown[0])
@@ -273,7 +274,6 @@ func (s *soak) unchanged(r records) {
 // TestS20Soak kills the daemon at random moments under the load of 16 clients on 4 servers (supervisor.md S20).
 func TestS20Soak(t *testing.T) {
 	s := newSoak(t)
-	s.strict = true
 	kills, early := amount(t, "MCPX_SOAK_KILLS", soakKills), 0
 	s.under(fmt.Sprintf("%d kills", kills), func() {
 		for range kills {
@@ -292,9 +292,12 @@ func TestS20Soak(t *testing.T) {
 }
 
 // TestSoakMixed does to the daemon whatever happens to one in a random order: kills, planned restarts, kills in the middle
-// of a planned restart, and orderly stops.
+// of a planned restart, and orderly stops. No client of mcpx connect is told that a call was not sent or may have run. One may
+// be told that its answer is lost, which was seen in one run of twelve. The cause is not proved. A daemon that lets go has the
+// supervisors forget all that it wrote (settleUp); when daemons are killed just then, what was written last may not have arrived.
 func TestSoakMixed(t *testing.T) {
 	s := newSoak(t)
+	s.mayLose = true
 	rounds := amount(t, "MCPX_SOAK_ROUNDS", mixedRounds)
 	p := &play{t: t, g: s.g, stop: make(chan struct{})}
 	done := map[string]int{}
