@@ -260,19 +260,27 @@ func (b *bridge) cancel(it *item) bool {
 		c.stop()
 		return true
 	}
-	b.work.Go(func() { b.cancelSent(c, it) })
+	b.work.Go(func() { b.cancelSent(c, key, it) })
 	return true
 }
 
 // cancelSent sends the cancellation of a legacy request that is on its way. Two connections to one daemon have no
-// common order: a cancellation that arrived first would cancel nothing, so it waits a moment behind the request.
-func (b *bridge) cancelSent(c *call, it *item) {
+// common order: a cancellation that arrived first would cancel nothing, so it waits a moment behind the request. The
+// request's own exchange may be over by then, because its daemon died: the next daemon has to be told all the same. Only
+// its answer makes the word needless, or another request under its id, which must not be cancelled in its place.
+func (b *bridge) cancelSent(c *call, key string, it *item) {
 	select {
 	case <-c.handed:
 	case <-b.life.Done():
 		return
 	}
-	if c.ctx.Err() == nil && sleep(c.ctx, b.lim.lead) {
+	if !sleep(b.life, b.lim.lead) || c.complete() {
+		return
+	}
+	b.mu.Lock()
+	other := b.calls[key]
+	b.mu.Unlock()
+	if other == nil || other == c {
 		b.notify(it)
 	}
 }
