@@ -47,22 +47,23 @@ func Sweep(ctx context.Context, stateDir string) (ended int, err error) {
 	y := yard{state: stateDir, log: slog.New(slog.DiscardHandler)}
 	alive, _, ended, err := y.tidy(ctx)
 	errs := []error{err}
-	var leaving []bundle
+	var leaving []leftover
 	for _, l := range alive {
 		if process.Notify(l.record.Supervisor, sigTerm) {
 			ended++
-			leaving = append(leaving, l.dir)
+			leaving = append(leaving, l)
 		}
 	}
-	for _, dir := range leaving {
-		// The supervisor holds its lock until it has ended, and removes the bundle before that.
-		lock, err := atomicfile.WaitLock(ctx, dir.lock())
+	for _, l := range leaving {
+		// The supervisor holds its lock until it has ended, and removes socket and bundle before that, unless it was killed.
+		lock, err := atomicfile.WaitLock(ctx, l.dir.lock())
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			errs = append(errs, err)
 		default:
-			errs = append(errs, lock.Release(), dir.remove())
+			removeSocket(l.record.Socket)
+			errs = append(errs, lock.Release(), l.dir.remove())
 		}
 	}
 	return ended, errors.Join(errs...)
