@@ -67,12 +67,24 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 // now on is told that it may have run.
 func (x *Session) MayRun(id []byte) bool { return x.mayRun(id, true) }
 
-// mayRun notes a request; see past.made.
+// mayRun notes a request; see past.made. What was said of an earlier one under its id is over: whoever asks for the outcome
+// from now on asks for this one.
 func (x *Session) mayRun(id []byte, late bool) bool {
 	idKey, _ := rpc.IDKey(id)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.past == nil || x.past.made(idKey, late, x.srv.g.now())
+	if x.past == nil {
+		return true
+	}
+	if !x.past.made(idKey, late, x.srv.g.now()) {
+		return false
+	}
+	name := era.StreamName(id)
+	delete(x.past.ends, name)
+	if st := x.streams[name]; st != nil && st.verdict {
+		delete(x.streams, name)
+	}
+	return true
 }
 
 // newCall makes the call of a request and enters it under the client's id; nil when that id is in flight already.

@@ -192,7 +192,7 @@ func resumeNamed(t *testing.T, x *Session, name string, epoch uint64) *Reader {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
-	_, r, bad := x.Resume(ctx, EventID(name, epoch, 0))
+	_, r, bad := x.Resume(ctx, EventID(name, epoch, 0), false)
 	if bad != nil {
 		t.Fatalf("the resume of %s got %v", name, bad)
 	}

@@ -102,8 +102,9 @@ func (p *past) made(idKey string, late bool, now time.Time) bool {
 	return true
 }
 
-// of is what a client that asks for the outcome of a request is told. id is nil when its event id does not hold it.
-func (p *past) of(name string, id []byte, now time.Time) (kept, bool) {
+// of is what a client that asks for the outcome of a request is told. id is nil when its event id does not hold it. relayed:
+// it is not told that a request was not sent.
+func (p *past) of(name string, id []byte, relayed bool, now time.Time) (kept, bool) {
 	if k, ok := p.ends[name]; ok {
 		return k, true
 	}
@@ -114,7 +115,7 @@ func (p *past) of(name string, id []byte, now time.Time) (kept, bool) {
 	if _, mine := p.mine[idKey]; mine || now.After(p.until) || len(p.mine) >= maxMine || len(p.unsent) >= maxMine {
 		return kept{id: id, told: p.later}, true
 	}
-	if p.rest.class == NotSent {
+	if p.rest.class == NotSent && !relayed {
 		if p.unsent == nil {
 			p.unsent = map[string]struct{}{}
 		}

@@ -18,7 +18,7 @@ func TestLateRequests(t *testing.T) {
 	unknown := trouble{class: SentUnknown}
 	p := &past{rest: unsent, later: unknown, until: now.Add(witnessFor)}
 
-	if k, ok := p.of("r", []byte("1"), now); !ok || k.told.class != NotSent {
+	if k, ok := p.of("r", []byte("1"), false, now); !ok || k.told.class != NotSent {
 		t.Fatalf("a request that nobody sent is %q", k.told.class)
 	}
 	if p.made(key("1"), true, now) {
@@ -30,7 +30,7 @@ func TestLateRequests(t *testing.T) {
 	if !p.made(key("2"), true, now) {
 		t.Error("a late request that nobody asked for does not run")
 	}
-	if k, _ := p.of("r", []byte("2"), now); k.told.class != SentUnknown {
+	if k, _ := p.of("r", []byte("2"), false, now); k.told.class != SentUnknown {
 		t.Errorf("a late request that runs is said to be %q", k.told.class)
 	}
 }

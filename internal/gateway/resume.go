@@ -86,7 +86,9 @@ func (x *Session) Standalone() *Reader { return x.get.Follow() }
 // request: it is joined again, or told how it ended (supervisor.md section 10); epoch 0 stands for any daemon. While it is
 // being found out whether the server outlived that daemon, Resume waits. 400 for what cannot be resumed: 404 would tell the
 // client that its session is gone.
-func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Reader, *Refusal) {
+//
+// relayed says that a process asks which sends the request itself when nobody did: its client is not told.
+func (x *Session) Resume(ctx context.Context, lastEventID string, relayed bool) (*Stream, *Reader, *Refusal) {
 	bad := &Refusal{Status: 400, Code: era.CodeInvalidRequest, Message: "Last-Event-ID names no stream of this session that can be resumed; open one without it"}
 	parts := strings.Split(lastEventID, ".")
 	if len(parts) != 3 && len(parts) != 4 {
@@ -131,7 +133,7 @@ func (x *Session) Resume(ctx context.Context, lastEventID string) (*Stream, *Rea
 			return nil, nil, ending
 		}
 		if st = x.streamNamed(name, id); st == nil {
-			st = x.outcome(name, id, began)
+			st = x.outcome(name, id, began, relayed)
 		}
 	}
 	if st == nil {
@@ -165,14 +167,14 @@ func (x *Session) streamNamed(name string, id []byte) *Stream {
 }
 
 // outcome makes the stream that tells how a call of an earlier daemon ended. began is when its stream did, zero when that is
-// not known.
-func (x *Session) outcome(name string, id []byte, began time.Time) *Stream {
+// not known. relayed is that of Resume.
+func (x *Session) outcome(name string, id []byte, began time.Time, relayed bool) *Stream {
 	now := x.srv.g.now()
 	x.mu.Lock()
 	var k kept
 	ok := false
 	if x.past != nil {
-		k, ok = x.past.of(name, id, now)
+		k, ok = x.past.of(name, id, relayed, now)
 		if k.told.class == NotSent && !x.past.covers(id, began) {
 			k.told = x.past.later
 		}
@@ -181,12 +183,16 @@ func (x *Session) outcome(name string, id []byte, began time.Time) *Stream {
 	if !ok {
 		return nil
 	}
-	x.news.Store(nil) // this tells it
 	st := newStream("", true)
+	st.verdict = true
+	st.finish(k.told.body(k.id, x.srv.name(), k.method), 200)
+	if relayed && k.told.class == NotSent {
+		return st // nobody else must find it
+	}
+	x.news.Store(nil) // this tells it
 	if k.told.class != NotSent {
 		st.began = longAgo // the call is older than this stream, and no later daemon may say that it was not sent
 	}
-	st.finish(k.told.body(k.id, x.srv.name(), k.method), 200)
 	x.Promote(st, k.id)
 	return st
 }

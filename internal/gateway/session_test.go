@@ -27,23 +27,23 @@ func TestResume(t *testing.T) {
 		st := x.Request(body, scan(t, body))
 		x.Promote(st, []byte(id))
 		reply(t, st.Follow())
-		_, r, bad := x.Resume(t.Context(), EventID(st.ID, x.Epoch(), 1))
+		_, r, bad := x.Resume(t.Context(), EventID(st.ID, x.Epoch(), 1), false)
 		if bad != nil {
 			t.Fatalf("a resume after the first event got %v", bad)
 		}
 		if got, before := reply(t, r); len(before) != 0 || !strings.Contains(got, "content") {
 			t.Errorf("resumed with %s and %s", before, got)
 		}
-		if _, _, bad := other.Resume(t.Context(), EventID(st.ID, x.Epoch(), 0)); bad == nil || bad.Status != 400 {
+		if _, _, bad := other.Resume(t.Context(), EventID(st.ID, x.Epoch(), 0), false); bad == nil || bad.Status != 400 {
 			t.Errorf("another session's event id got %v", bad)
 		}
 	}
 	for _, id := range []string{"", "g", "g.7", "g.7.x", "g.x.0", "g.7.99", "g.7.-1", "r.7.0", "h1.7.0", "g.7.0.0.0", "g.8.0", "g.0.1", strings.Repeat(".", 9)} {
-		if _, _, bad := x.Resume(t.Context(), id); bad == nil || bad.Status != 400 {
+		if _, _, bad := x.Resume(t.Context(), id, false); bad == nil || bad.Status != 400 {
 			t.Errorf("%q got %v, want 400", id, bad)
 		}
 	}
-	st, r, bad := x.Resume(t.Context(), "g.7.0")
+	st, r, bad := x.Resume(t.Context(), "g.7.0", false)
 	if bad != nil || st != x.get {
 		t.Fatalf("the standalone stream got %v", bad)
 	}

@@ -53,7 +53,7 @@ func TestStamps(t *testing.T) {
 		{"0", "-31902"},
 	} {
 		id := strconv.Itoa(100 + i)
-		_, r, bad := y.Resume(t.Context(), EventID(era.StreamName([]byte(id)), 7, 0)+"."+c.stamp)
+		_, r, bad := y.Resume(t.Context(), EventID(era.StreamName([]byte(id)), 7, 0)+"."+c.stamp, false)
 		if bad != nil {
 			t.Fatal(bad)
 		}
@@ -61,7 +61,7 @@ func TestStamps(t *testing.T) {
 			t.Errorf("stamp %s got %s, want %s", c.stamp, answer, c.want)
 		}
 	}
-	_, r, bad := y.Resume(t.Context(), EventID(era.StreamName([]byte("200")), 7, 1)+"."+minute(0))
+	_, r, bad := y.Resume(t.Context(), EventID(era.StreamName([]byte("200")), 7, 1)+"."+minute(0), false)
 	if bad != nil {
 		t.Fatal(bad)
 	}
@@ -69,7 +69,7 @@ func TestStamps(t *testing.T) {
 		t.Errorf("a client that has seen a message got %s", answer)
 	}
 	for _, stamp := range []string{"", "-1", "zzzzzzzzzzzzzzzzzz", "1.1", "ä", " 1", strconv.FormatInt(1<<62, 36)} {
-		if _, _, bad := y.Resume(t.Context(), EventID("rNw", 7, 0)+"."+stamp); bad == nil || bad.Status != 400 {
+		if _, _, bad := y.Resume(t.Context(), EventID("rNw", 7, 0)+"."+stamp, false); bad == nil || bad.Status != 400 {
 			t.Errorf("stamp %q: %v", stamp, bad)
 		}
 	}

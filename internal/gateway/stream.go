@@ -33,8 +33,9 @@ type Stream struct {
 	// ID is the event-id prefix of a resumable stream, "" for one that cannot be resumed.
 	ID string
 
-	plain bool            // the client takes the response and nothing else
-	moved <-chan struct{} // closed when the server went to another daemon: nothing is accepted any more; nil: never
+	plain   bool            // the client takes the response and nothing else
+	verdict bool            // it only says what became of a call of an earlier daemon
+	moved   <-chan struct{} // closed when the server went to another daemon: nothing is accepted any more; nil: never
 
 	mu     sync.Mutex    // guards the fields below; taken last, never with I/O
 	gone   func()        // called when a modern client leaves; nil for streams whose end is no cancellation

@@ -242,7 +242,7 @@ func TestRejoinOnTheSameDaemon(t *testing.T) {
 			r = rejoinRaw(t, x, id, 0)
 		}
 	}
-	if _, _, bad := x.Resume(t.Context(), "r"+b64("99")+".0.0"); bad == nil || bad.Status != 400 {
+	if _, _, bad := x.Resume(t.Context(), "r"+b64("99")+".0.0", false); bad == nil || bad.Status != 400 {
 		t.Errorf("an unknown request got %v", bad)
 	}
 }

@@ -154,7 +154,7 @@ func TestCutOffBeforeDecided(t *testing.T) {
 	y := mc.again(x)
 	cut, stop := context.WithCancel(t.Context())
 	stop()
-	if _, _, bad := y.Resume(cut, EventID(era.StreamName([]byte("7")), 0, 0)); bad == nil || bad.Status != 503 {
+	if _, _, bad := y.Resume(cut, EventID(era.StreamName([]byte("7")), 0, 0), false); bad == nil || bad.Status != 503 {
 		t.Errorf("the one that was cut off got %v", bad)
 	}
 	close(mc.k.adopting)
@@ -220,7 +220,7 @@ func TestResumeOfStandalone(t *testing.T) {
 	c := mc.k.newest()
 	c.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	mc.start()
-	_, r, bad := mc.again(x).Resume(t.Context(), "g.7.99")
+	_, r, bad := mc.again(x).Resume(t.Context(), "g.7.99", false)
 	if bad != nil {
 		t.Fatal(bad)
 	}
@@ -228,7 +228,7 @@ func TestResumeOfStandalone(t *testing.T) {
 		t.Errorf("the first message is %d %s", e.Seq, e.Data)
 	}
 	for _, id := range []string{"g.9.0", "r.7.0", "rx.7.0", "h1.7.0", "rNw.9.1", "rNw.0.1"} {
-		if _, _, bad := mc.again(x).Resume(t.Context(), id); bad == nil || bad.Status != 400 {
+		if _, _, bad := mc.again(x).Resume(t.Context(), id, false); bad == nil || bad.Status != 400 {
 			t.Errorf("%s got %v", id, bad)
 		}
 	}
@@ -416,7 +416,7 @@ func FuzzResume(f *testing.F) {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		st, r, bad := y.Resume(t.Context(), id)
+		st, r, bad := y.Resume(t.Context(), id, false)
 		switch {
 		case bad != nil:
 			if bad.Status != 400 || st != nil {

@@ -236,7 +236,7 @@ func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body 
 		x.Respond(body, m)
 		f.accepted(v)
 	case rpc.Request:
-		if isLate(v.r) && !x.MayRun(m.ID.Of(body)) {
+		if wasRelayed(v.r) && !x.MayRun(m.ID.Of(body)) {
 			v.w.Header().Set("Retry-After", "1")
 			refuse(v.w, http.StatusServiceUnavailable, -32603, "the request came late from the daemon before; repeat it")
 			return
@@ -267,7 +267,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, srv *gateway.Server,
 	}
 	v := view{w: w, r: r, asSSE: true, srv: srv, f: f}
 	if last := r.Header.Get(hdrLastEvent); last != "" {
-		st, reader, bad := x.Resume(r.Context(), last)
+		st, reader, bad := x.Resume(r.Context(), last, relayAsking(r))
 		if srv.Moved() {
 			f.relay(w, r) // what was found may be half of it: the next daemon knows
 			return

@@ -70,7 +70,7 @@ func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, p
 		msgs[i] = m
 	}
 	for i, p := range parts {
-		if msgs[i].Kind == rpc.Request && isLate(v.r) && !x.MayRun(msgs[i].ID.Of(p.Of(body))) {
+		if msgs[i].Kind == rpc.Request && wasRelayed(v.r) && !x.MayRun(msgs[i].ID.Of(p.Of(body))) {
 			return nil, nil, rpc.ErrorResponse(nil, -32603, "the batch came late from the daemon before, and none of it ran; repeat it", nil)
 		}
 	}

@@ -27,9 +27,9 @@ const (
 	hdrRejoin = "Mcpx-Rejoin"
 	// hdrRelayed says, on the unix socket only, that a process without state passes on what its client sent.
 	hdrRelayed = "Mcpx-Relayed"
-	// relayAsked is its value when the process that passes the request on is who was told that it was never sent. Any other
-	// is refused when that was told to somebody: to its client, which repeats it.
-	relayAsked = "asked"
+	// relayAsks is its value when that process itself asks what became of a request, and sends it when nobody did: its client
+	// is not told that it was not sent.
+	relayAsks = "asks"
 	// relayIdle is how long a connection without work is kept after a hand-over. Ending it sooner could meet a request
 	// on its way; pools of clients end theirs within 60 to 90 s.
 	relayIdle = 75 * time.Second
@@ -92,11 +92,12 @@ func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Ga
 	return g
 }
 
-// wasRelayed reports whether a process without state passed the request on.
+// wasRelayed reports whether a process without state passed the request on. Its client may have given it up and asked here
+// for its outcome.
 func wasRelayed(r *http.Request) bool { return r.Header.Get(hdrRelayed) != "" && fromUnix(r) }
 
-// isLate reports whether the client of a relayed request may have given it up and asked here for its outcome.
-func isLate(r *http.Request) bool { return wasRelayed(r) && r.Header.Get(hdrRelayed) != relayAsked }
+// relayAsking reports whether such a process asks for itself.
+func relayAsking(r *http.Request) bool { return r.Header.Get(hdrRelayed) == relayAsks && fromUnix(r) }
 
 // unreached says that there was no connection to the next daemon: nothing was sent.
 type unreached struct{ error }

@@ -153,39 +153,39 @@ func TestMoved(t *testing.T) {
 	}{
 		{
 			name: "the answer", script: []reply{events("rNw.4.1", wanted)},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 "}, has: []string{"early", wanted, "id: rNw.4.1\n"},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks "}, has: []string{"early", wanted, "id: rNw.4.1\n"},
 		},
 		{
 			name: "the answer as JSON", headers: []string{plainOf}, script: []reply{events("rNw.4.1", wanted)},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 "}, has: []string{wanted},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks "}, has: []string{wanted},
 		},
 		{
 			name: "a message, a second restart, the answer", script: []reply{events("rNw.4.1", `{"jsonrpc":"2.0","method":"n/between"}`), events("rNw.5.1", wanted)},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 ", "GET Last-Event-Id=rNw.4.1 "}, has: []string{"n/between", wanted},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks ", "GET Last-Event-Id=rNw.4.1 Mcpx-Relayed=asks "}, has: []string{"n/between", wanted},
 		},
 		{
 			name: "never sent", script: []reply{events("rNw.4.1", notSent), {status: 200, body: wanted}},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 ", `POST Mcpx-Relayed=asked {"jsonrpc":"2.0","id":7,"method"`}, has: []string{wanted},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks ", `POST Mcpx-Relayed=1 {"jsonrpc":"2.0","id":7,"method"`}, has: []string{wanted},
 		},
 		{
 			name: "never sent, then refused before it was taken", script: []reply{events("rNw.4.1", notSent), {status: 503, body: notSent}, {status: 200, body: wanted}},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 ", `POST Mcpx-Relayed=asked {"jsonrpc":"2.0","id":7,"method"`, `POST Mcpx-Relayed=asked {"jsonrpc":"2.0","id":7,"method"`}, has: []string{wanted},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks ", `POST Mcpx-Relayed=1 {"jsonrpc":"2.0","id":7,"method"`, `POST Mcpx-Relayed=1 {"jsonrpc":"2.0","id":7,"method"`}, has: []string{wanted},
 		},
 		{
 			name: "never sent, and not now", script: []reply{events("rNw.4.1", notSent), {status: 200, body: notSent}},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 ", `POST Mcpx-Relayed=asked {"jsonrpc":"2.0","id":7,"method"`}, has: []string{"-31901"},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks ", `POST Mcpx-Relayed=1 {"jsonrpc":"2.0","id":7,"method"`}, has: []string{"-31901"},
 		},
 		{
 			name: "not known", script: []reply{{status: 400, body: `{"jsonrpc":"2.0","error":{"code":-32600,"message":"m"}}`}},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 "}, has: []string{`"id":7`, "-31902"},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks "}, has: []string{`"id":7`, "-31902"},
 		},
 		{
 			name: "the session is gone", script: []reply{{status: 404, body: `{"jsonrpc":"2.0","error":{"code":-32600,"message":"no such session"}}`}},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 "}, has: []string{`"id":7`, "no such session"},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks "}, has: []string{`"id":7`, "no such session"},
 		},
 		{
 			name: "it stops and another comes", script: []reply{{status: 503, body: notSent}, events("rNw.4.1", wanted)},
-			seen: []string{"GET Last-Event-Id=rNw.0.0 ", "GET Last-Event-Id=rNw.0.0 "}, has: []string{wanted},
+			seen: []string{"GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks ", "GET Last-Event-Id=rNw.0.0 Mcpx-Relayed=asks "}, has: []string{wanted},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

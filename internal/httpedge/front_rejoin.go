@@ -40,7 +40,6 @@ type pending struct {
 	last   string          // event id of the last message, "" before the first
 	anew   bool            // the request is to be sent as a new one: it had not reached the server
 	resent bool            // it was
-	told   bool            // the next daemon said that it had not reached the server
 	asked  map[string]bool // questions that the client has seen; the next daemon repeats them
 	own    bool            // a request of the gateway itself: its headers are all meant
 }
@@ -177,6 +176,9 @@ func (p *pending) request(ctx context.Context) (*http.Request, error) {
 	}
 	switch {
 	case again:
+		if !p.resent {
+			req.Header.Set(hdrRelayed, relayAsks)
+		}
 		req.Header.Set("Accept", "text/event-stream")
 		req.Header.Set(hdrLastEvent, p.last)
 		if p.last == "" {
@@ -190,21 +192,12 @@ func (p *pending) request(ctx context.Context) (*http.Request, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if p.session != nil {
-		req.Header.Set(hdrRelayed, p.relayed())
+		req.Header.Set(hdrRelayed, "1") // this process may be gone before its client has the answer
 	}
 	if p.session == nil && !p.anew {
 		req.Header.Set(hdrRejoin, string(p.st.Wire()))
 	}
 	return req, nil
-}
-
-// relayed is what the next daemon is told of a request that is sent as a new one: this process may be gone before its client
-// has the answer, and then the client asks there.
-func (p *pending) relayed() string {
-	if p.told {
-		return relayAsked
-	}
-	return "1"
 }
 
 // anyEpoch is the event id of the beginning of the request's stream, whatever daemon served it.
@@ -304,7 +297,7 @@ func (p *pending) mayRepeat(data []byte, m rpc.Message) bool {
 	if p.resent || m.Kind != rpc.Error || !gateway.IsNotSent(m.Code.Of(data)) {
 		return false
 	}
-	p.anew, p.last, p.told = true, "", true
+	p.anew, p.last = true, ""
 	return true
 }
 
