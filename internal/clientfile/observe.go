@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 )
 
 // Schema is the version of the observation record.
@@ -126,7 +127,7 @@ func (e Entry) Project() string { return e.project }
 func (e *Entry) switchOff() {
 	e.Enabled = false
 	if e.Routed != nil {
-		e.Routed.State = RoutedDisabled
+		e.Routed.State = converge.RoutedDisabled
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mcpx/internal/converge"
 )
 
 func read(a Agent, doc string) Observed {
@@ -162,7 +164,7 @@ func TestRouted(t *testing.T) {
 		}
 	}
 	o := read(Cline, `{"mcpServers": {"a": {"disabled": true, "command": "mcpx", "args": ["connect", "context7"]}}}`)
-	if r := o.Entries[0].Routed; r == nil || r.State != RoutedDisabled {
+	if r := o.Entries[0].Routed; r == nil || r.State != converge.RoutedDisabled {
 		t.Errorf("a disabled route is %v", r)
 	}
 }

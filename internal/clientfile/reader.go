@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 )
 
 // reader takes one entry apart. A dialect calls its methods for the fields it knows; what is left is unknown.
@@ -290,8 +291,8 @@ func (r *reader) route(e *Entry) {
 		return
 	}
 	switch e.Routed.State {
-	case RoutedHere, RoutedAlias, RoutedDisabled:
-	case RoutedSpelling, RoutedStalePort, RoutedUnknown, RoutedForeign:
+	case converge.RoutedHere, converge.RoutedAlias, converge.RoutedDisabled:
+	case converge.RoutedSpelling, converge.RoutedStalePort, converge.RoutedUnknown, converge.RoutedForeign:
 		field := r.urlField
 		if e.Routed.Form == FormBridge {
 			field = "args"
@@ -306,20 +307,6 @@ type Hub struct {
 	Servers map[string]bool // names of the catalog; true: the name is an alias
 }
 
-// RoutedState says how an entry goes through mcpx.
-type RoutedState string
-
-// The states, governance.md section 2.6.
-const (
-	RoutedHere      RoutedState = "routed"
-	RoutedAlias     RoutedState = "routed-alias"
-	RoutedSpelling  RoutedState = "routed-spelling"
-	RoutedStalePort RoutedState = "routed-stale-port"
-	RoutedUnknown   RoutedState = "routed-unknown"
-	RoutedForeign   RoutedState = "routed-foreign"
-	RoutedDisabled  RoutedState = "routed-disabled"
-)
-
 // Form says through which door.
 type Form string
 
@@ -331,20 +318,20 @@ const (
 
 // Routed is the way of an entry through mcpx.
 type Routed struct {
-	State  RoutedState `json:"state"`
-	Server string      `json:"server"`
-	Form   Form        `json:"form"`
+	State  converge.RoutedState `json:"state"`
+	Server string               `json:"server"`
+	Form   Form                 `json:"form"`
 }
 
-func (h Hub) state(name string) RoutedState {
+func (h Hub) state(name string) converge.RoutedState {
 	alias, known := h.Servers[name]
 	switch {
 	case !known:
-		return RoutedUnknown
+		return converge.RoutedUnknown
 	case alias:
-		return RoutedAlias
+		return converge.RoutedAlias
 	}
-	return RoutedHere
+	return converge.RoutedHere
 }
 
 func (h Hub) recognise(raw string) *Routed {
@@ -359,12 +346,12 @@ func (h Hub) recognise(raw string) *Routed {
 	}
 	r := &Routed{State: h.state(name), Server: name, Form: FormHTTP}
 	switch {
-	case u.Port() != h.Port && r.State == RoutedUnknown:
-		r.State = RoutedForeign
+	case u.Port() != h.Port && r.State == converge.RoutedUnknown:
+		r.State = converge.RoutedForeign
 	case u.Port() != h.Port:
-		r.State = RoutedStalePort
-	case r.State == RoutedHere && (u.Hostname() != "127.0.0.1" || strings.HasSuffix(u.Path, "/")):
-		r.State = RoutedSpelling
+		r.State = converge.RoutedStalePort
+	case r.State == converge.RoutedHere && (u.Hostname() != "127.0.0.1" || strings.HasSuffix(u.Path, "/")):
+		r.State = converge.RoutedSpelling
 	}
 	return r
 }

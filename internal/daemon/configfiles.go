@@ -207,7 +207,7 @@ func entry(o clientfile.Observed, e clientfile.Entry) converge.Entry {
 		Variables: e.Variables(), Headers: slices.Clone(e.HeaderNames), Auth: string(e.Auth), Parse: string(e.Parse), Problems: problems(e.Problems),
 	}
 	if e.Routed != nil {
-		out.Routed = &converge.Routed{State: converge.RoutedState(e.Routed.State), Server: e.Routed.Server, Form: string(e.Routed.Form)}
+		out.Routed = &converge.Routed{State: e.Routed.State, Server: e.Routed.Server, Form: string(e.Routed.Form)}
 	}
 	identify(&out)
 	inURL := func(p clientfile.Problem) bool {

@@ -115,14 +115,7 @@ func (a *adoption) rejoin(l *lane, sessions []*Session, ad Adopted, now time.Tim
 	for _, x := range sessions {
 		same := x.home.Epoch == l.epoch && x.home.Serial == l.serial
 		heirs[x.short] = heir{x, l.srv.witness(ad.Complete && same, nil, now)}
-		l.sessions[x] = struct{}{}
-		if l.shared && !x.bridged {
-			x.mu.Lock()
-			for uri := range x.subs {
-				l.subs[uri]++
-			}
-			x.mu.Unlock()
-		}
+		l.enlistLocked(x)
 		if x.bridged {
 			a.after = append(a.after, x.relistenBridged)
 		}

@@ -70,8 +70,7 @@ func (l *lane) paid(d debt) {
 	l.paidBytes += d.size
 	var due []uint64
 	if len(l.fresh)+len(l.stale) >= maxPaid || l.paidBytes >= maxPaidBytes {
-		due = l.settleDebtsLocked()
-		due = append(due, l.settleDebtsLocked()...)
+		due = l.settleAllLocked()
 	}
 	begin := !l.paying && len(l.fresh) > 0
 	l.paying = l.paying || begin
@@ -98,10 +97,15 @@ func (l *lane) pay() {
 // payAll gives up all that was delivered, for a lane that is being left.
 func (l *lane) payAll() {
 	l.mu.Lock()
-	due := l.settleDebtsLocked()
-	due = append(due, l.settleDebtsLocked()...)
+	due := l.settleAllLocked()
 	l.mu.Unlock()
 	l.done(due...)
+}
+
+// settleAllLocked gives both batches.
+func (l *lane) settleAllLocked() []uint64 {
+	due := l.settleDebtsLocked()
+	return append(due, l.settleDebtsLocked()...)
 }
 
 // settleDebtsLocked gives the older of the two batches, and makes the newer one the older.

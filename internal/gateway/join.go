@@ -50,16 +50,11 @@ func (s *Server) joinUpstream(ctx context.Context, sl *slot, j *upstreamJoin) (*
 	s.mu.Lock()
 	sessions := s.sessionsOfLocked(sl.key)
 	s.mu.Unlock()
+	l.mu.Lock()
 	for _, x := range sessions {
-		l.sessions[x] = struct{}{}
-		x.mu.Lock()
-		for uri := range x.subs {
-			if j.shared {
-				l.subs[uri]++
-			}
-		}
-		x.mu.Unlock()
+		l.enlistLocked(x)
 	}
+	l.mu.Unlock()
 	if err := s.open(ctx, l, j.caller, false, catalog.TransportStreamable); err != nil {
 		return nil, err
 	}

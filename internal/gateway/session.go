@@ -285,6 +285,19 @@ func (l *lane) join(x *Session) {
 	l.mu.Unlock()
 }
 
+// enlistLocked is join for a session that comes with its subscriptions.
+func (l *lane) enlistLocked(x *Session) {
+	l.sessions[x] = struct{}{}
+	if !l.shared || x.bridged {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for uri := range x.subs {
+		l.subs[uri]++
+	}
+}
+
 func (l *lane) leave(x *Session) {
 	l.mu.Lock()
 	delete(l.sessions, x)

@@ -108,12 +108,7 @@ func (l *lane) restoreShared() {
 	}
 	l.mu.Lock()
 	for _, x := range back {
-		l.sessions[x] = struct{}{}
-		x.mu.Lock()
-		for uri := range x.subs {
-			l.subs[uri]++
-		}
-		x.mu.Unlock()
+		l.enlistLocked(x)
 	}
 	uris := make([]string, 0, len(l.subs))
 	for uri := range l.subs {

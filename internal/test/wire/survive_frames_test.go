@@ -26,13 +26,11 @@ const (
 	stuckAfter = time.Second
 )
 
-// TestS4RequestHalfWritten: the daemon dies in the middle of a 10 MB request. The child reads no part of it, the client
-// learns that it was not sent, and the next request parses.
-func TestS4RequestHalfWritten(t *testing.T) {
-	linux(t)
-	g := rig.Start(t)
-	k := keep(t, g, "half", fakemcp.Options{})
-	rig.Pause(t, k.supervisor)
+// killedMidRequest sends a 10 MB request whose way is blocked at the process reader, kills the daemon in the middle of it, and
+// says how the call ended with the next daemon.
+func killedMidRequest(t *testing.T, g *rig.Gateway, k *kept, reader int) rig.Outcome {
+	t.Helper()
+	rig.Pause(t, reader)
 	end := make(chan rig.Outcome, 1)
 	ctx, stop := context.WithTimeout(t.Context(), persistWithin)
 	defer stop()
@@ -49,9 +47,18 @@ func TestS4RequestHalfWritten(t *testing.T) {
 	})
 	time.Sleep(stuckAfter)
 	g.Kill()
-	rig.Continue(t, k.supervisor)
+	rig.Continue(t, reader)
 	g.Serve()
-	if o := <-end; o.Class != "not_sent" {
+	return <-end
+}
+
+// TestS4RequestHalfWritten: the daemon dies in the middle of a 10 MB request. The child reads no part of it, the client
+// learns that it was not sent, and the next request parses.
+func TestS4RequestHalfWritten(t *testing.T) {
+	linux(t)
+	g := rig.Start(t)
+	k := keep(t, g, "half", fakemcp.Options{})
+	if o := killedMidRequest(t, g, k, k.supervisor); o.Class != "not_sent" {
 		t.Errorf("the half-written request ended as %s: %s", o.Class, clip(string(o.Body)))
 	}
 	whole(t, k)
@@ -67,26 +74,7 @@ func TestS4LineHalfRead(t *testing.T) {
 	linux(t)
 	g := rig.Start(t)
 	k := keep(t, g, "halfread", fakemcp.Options{})
-	rig.Pause(t, k.child)
-	end := make(chan rig.Outcome, 1)
-	ctx, stop := context.WithTimeout(t.Context(), persistWithin)
-	defer stop()
-	go func() {
-		o, err := k.c.Persist(ctx, "5", work("5", "half", `"ballast":"`+strings.Repeat("b", megabytes10)+`"`))
-		if err != nil {
-			o.Class = err.Error()
-		}
-		end <- o
-	}()
-	rig.Until(t, 5*time.Second, "the daemon sends", func() bool {
-		ps := g.Processes(k.name)
-		return len(ps) == 1 && ps[0].InFlight > 0
-	})
-	time.Sleep(stuckAfter)
-	g.Kill()
-	rig.Continue(t, k.child)
-	g.Serve()
-	if o := <-end; o.Class != "answer" || !strings.Contains(string(o.Body), "work half ") {
+	if o := killedMidRequest(t, g, k, k.child); o.Class != "answer" || !strings.Contains(string(o.Body), "work half ") {
 		t.Errorf("the call ended as %s: %s", o.Class, clip(string(o.Body)))
 	}
 	whole(t, k)
