@@ -41,6 +41,13 @@ type File struct {
 	State    FileState `json:"state"`
 	Entries  int       `json:"entries"`
 	Problems []Problem `json:"problems"`
+
+	Evidence string `json:"evidence,omitempty"`  // doc: the dialect is known from documentation only
+	Real     string `json:"real_path,omitempty"` // where links lead; "" absent
+	Size     int64  `json:"size,omitempty"`      // bytes
+	SHA256   string `json:"sha256,omitempty"`    // hex, of the whole file
+	Identity string `json:"identity,omitempty"`  // device and inode
+	Mode     uint32 `json:"mode,omitempty"`      // permission bits
 }
 
 // Problem is a finding of whoever read the file. It quotes no value.
@@ -90,10 +97,14 @@ type Entry struct {
 	Variables []string         `json:"variables"` // names
 	Headers   []string         `json:"headers"`   // names
 	Auth      string           `json:"auth"`
-	Package   *catalog.Package `json:"package"` // null for a bridge of mcpx and for a broken entry
-	Routed    *Routed          `json:"routed"`  // null: it does not go through mcpx
-	Parse     string           `json:"parse"`   // complete, extra or broken
+	Package   *catalog.Package `json:"package"`         // null for a bridge of mcpx and for a broken entry
+	Routed    *Routed          `json:"routed"`          // null: it does not go through mcpx
+	Parse     string           `json:"parse"`           // complete, extra or broken
+	Extra     []string         `json:"extra,omitempty"` // names of unknown fields, kept as they are
 	Problems  []Problem        `json:"problems"`
+
+	ID     string `json:"observation_id,omitempty"` // obs_ and a hash of agent, real path and place: stable while the entry stays there
+	Digest string `json:"digest,omitempty"`         // HMAC-SHA-256 of the raw bytes of the entry, hex
 
 	Facts Facts `json:"-"`
 }

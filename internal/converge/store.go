@@ -1,0 +1,123 @@
+package converge
+
+import (
+	"context"
+	"time"
+)
+
+// Level says how far mcpx goes with an agent. It is a person's decision.
+type Level string
+
+// The levels.
+const (
+	LevelObserved Level = "observed" // the default: plans are made only when asked for
+	LevelManaged  Level = "managed"  // plans are made
+	LevelAuto     Level = "auto"     // and applied by themselves when governance.md section 5.2 allows it
+)
+
+// Mount is one server that an agent shall have.
+type Mount struct {
+	Server string `json:"server"` // id of the catalog entry
+	Name   string `json:"name"`   // as the agent names it
+	Scope  string `json:"scope"`
+}
+
+// AgentRecord is what is decided about one agent.
+type AgentRecord struct {
+	Agent   string    `json:"agent"`
+	Level   Level     `json:"level"`
+	Mounts  []Mount   `json:"mounts"`
+	Since   time.Time `json:"since"`
+	Control string    `json:"control_plane,omitempty"` // strategy by which mcp_hub is reached: helper, env or bridge; "" not installed
+}
+
+// FileRecord is the last observation of one file. It replaces the one before whole.
+type FileRecord struct {
+	File    File      `json:"file"`
+	Entries []Entry   `json:"entries"`
+	Seen    time.Time `json:"seen_at"`
+	// Gone are entries that the file had once, the last ones first. They count for nothing.
+	Gone []Tombstone `json:"gone,omitempty"`
+}
+
+// Tombstone is an entry that is no longer in its file.
+type Tombstone struct {
+	Name     string    `json:"name"`
+	At       []string  `json:"at"`
+	LastSeen time.Time `json:"last_seen"`
+}
+
+// Reader reads plans, receipts, agents and observations. It is part of the transaction port that package store joins.
+type Reader interface {
+	// Plans is one page, the newest first. A page that is shorter than the limit is the last one.
+	Plans(ctx context.Context, p ListPlans) ([]Plan, error)
+	// PlanByID finds one. NotFound plan-unknown.
+	PlanByID(ctx context.Context, p PlanByID) (Plan, error)
+	// Receipts is one page, the newest first.
+	Receipts(ctx context.Context, p ListReceipts) ([]Receipt, error)
+	// ReceiptByID finds one. NotFound receipt-unknown.
+	ReceiptByID(ctx context.Context, p ReceiptByID) (Receipt, error)
+	// AgentRecords are all agents that something is decided about, by name.
+	AgentRecords(ctx context.Context) ([]AgentRecord, error)
+	// FileRecords are the observations of one agent, or of all, by agent and path.
+	FileRecords(ctx context.Context, p ListFileRecords) ([]FileRecord, error)
+}
+
+// Store reads and changes them.
+type Store interface {
+	Reader
+	// PutPlan writes a plan whole. The content that its id binds never changes.
+	PutPlan(ctx context.Context, p PutPlan) error
+	// PutReceipt writes a receipt whole.
+	PutReceipt(ctx context.Context, p PutReceipt) error
+	// PutAgentRecord writes what is decided about an agent.
+	PutAgentRecord(ctx context.Context, p PutAgentRecord) error
+	// PutFileRecord writes the observation of a file.
+	PutFileRecord(ctx context.Context, p PutFileRecord) error
+	// DeleteFileRecord forgets a file that no agent looks at any more.
+	DeleteFileRecord(ctx context.Context, p DeleteFileRecord) error
+}
+
+// MaxPlanPage bounds one page of Plans and of Receipts: a plan holds a diff of some KiB.
+const MaxPlanPage = 200
+
+// ListPlans asks for the plans before Before (in order of their making) that fit every condition that is set.
+type ListPlans struct {
+	Before string // id of the last plan of the page before
+	State  PlanState
+	Agent  string
+	Limit  int // 0 and everything above MaxPlanPage is MaxPlanPage
+}
+
+// PlanByID names one plan. A beginning of the id that only one plan has is enough.
+type PlanByID struct{ ID string }
+
+// PutPlan carries the plan to write.
+type PutPlan struct{ Plan Plan }
+
+// ListReceipts asks for the receipts before Before that fit every condition that is set.
+type ListReceipts struct {
+	Before string
+	State  ReceiptState
+	Plan   string
+	Path   string // real path of a file that it wrote
+	Limit  int
+}
+
+// ReceiptByID names one receipt.
+type ReceiptByID struct{ ID string }
+
+// PutReceipt carries the receipt to write.
+type PutReceipt struct{ Receipt Receipt }
+
+// PutAgentRecord carries the record to write.
+type PutAgentRecord struct{ Record AgentRecord }
+
+// ListFileRecords asks for the observations of an agent, "" all.
+type ListFileRecords struct{ Agent string }
+
+// PutFileRecord carries the observation to write.
+type PutFileRecord struct{ Record FileRecord }
+
+// DeleteFileRecord names the file to forget.
+type DeleteFileRecord struct{ Agent, Path string }

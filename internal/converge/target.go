@@ -1,0 +1,26 @@
+package converge
+
+import "context"
+
+// Target reads and writes the files of agents. Implemented by clientfile.
+type Target interface {
+	// Draft says what the steps would do to one file as it is now: bytes, spans, diff and hashes. It writes nothing. A
+	// *fault.Error names what would break; codes are explained in docs/findings.md.
+	Draft(ctx context.Context, look Look, d Drafting) (Change, error)
+	// Apply writes all changes or none. Each file is read again and must be what the change expects, else it fails with
+	// kind Stale and nothing is written. Backups lie under the name of the receipt. What was written is told even with
+	// an error, so that the receipt says what had to be undone.
+	Apply(ctx context.Context, look Look, receipt string, changes []Change) ([]Written, error)
+	// Recover decides an apply whose daemon was killed: forward when all files have their new bytes, else back. A file
+	// with bytes of a third party is left alone and told with the code third-party-edit. Calling it again changes nothing.
+	Recover(ctx context.Context, look Look, receipt string, changes []Change) (written []Written, applied bool, problems []Problem, err error)
+}
+
+// Drafting is one file and what shall happen to it.
+type Drafting struct {
+	Agent string // "" for a file that is no agent's
+	Path  string
+	Steps []Step
+	// Reverts is the file of a receipt that a StepRevert takes back.
+	Reverts *Written
+}
