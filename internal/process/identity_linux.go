@@ -21,6 +21,7 @@ var bootID = sync.OnceValues(func() (string, error) {
 // stat holds the fields of /proc/<pid>/stat that are needed here (proc(5)).
 type stat struct {
 	pid, ppid, pgid, sid int
+	tty                  int // device number of the controlling terminal; 0 none
 	state                byte
 	start                uint64 // clock ticks since boot
 }
@@ -48,10 +49,11 @@ func parseStat(pid int, b []byte) (stat, error) {
 		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(f))
 	}
 	s := stat{pid: pid, state: f[0][0]}
-	var errs [4]error
+	var errs [5]error
 	s.ppid, errs[0] = strconv.Atoi(f[1])
 	s.pgid, errs[1] = strconv.Atoi(f[2])
 	s.sid, errs[2] = strconv.Atoi(f[3])
+	s.tty, errs[4] = strconv.Atoi(f[4])
 	s.start, errs[3] = strconv.ParseUint(f[startField], 10, 64)
 	return s, errors.Join(errs[:]...)
 }
