@@ -77,6 +77,24 @@ func Descriptors(pid int) int {
 	return len(entries)
 }
 
+// Opened names the open files of a process, as far as the system does.
+func Opened(pid int) []string {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		name, err := os.Readlink(dir + e.Name())
+		if err != nil {
+			name = "closed meanwhile"
+		}
+		names = append(names, e.Name()+" "+name)
+	}
+	return names
+}
+
 // Process is what the system tells of one.
 type Process struct {
 	State                  byte // R, S, Z, …

@@ -21,6 +21,9 @@ func Alive(pid int) bool {
 // Descriptors is unknown outside Linux.
 func Descriptors(int) int { return -1 }
 
+// Opened is unknown outside Linux.
+func Opened(int) []string { return nil }
+
 // Process is what the system tells of one; outside Linux nothing.
 type Process struct {
 	State                  byte
