@@ -16,10 +16,11 @@ import (
 //   - some time after its answer was written to the client: a daemon that dies in between can still repeat it.
 const (
 	// payAfter is the shortest time between the end of a write and Done. It has to cover what lies in buffers of this
-	// process when the write returns.
+	// process when the write returns, and in a process that relays it. A daemon that lets go keeps to it, too: what it
+	// wrote last is the next one's to give up.
 	payAfter = time.Second
-	// maxPaid and maxPaidBytes bound what waits for that time; above, it is given up early. The journal holds 4096
-	// entries and 16 MiB, and a full journal stops the server.
+	// maxPaid and maxPaidBytes bound what waits for that time; above, the older half is given up early, but never what
+	// was written last. The journal holds 4096 entries and 16 MiB, and a full journal stops the server.
 	maxPaid      = 512
 	maxPaidBytes = 4 << 20
 	// maxOwed bounds the answers of one lane that nobody has read yet. Above it some are given up: they can still be
@@ -35,6 +36,7 @@ type debt struct {
 	key  string // comparison key of the id that the server sees
 	ref  uint64
 	size int
+	at   time.Time // when it was delivered
 }
 
 // paid says that the answer was written to the client.
@@ -57,23 +59,28 @@ func (l *lane) oweLocked(key string, ref uint64, size int) debt {
 		l.answered = map[string]uint64{}
 	}
 	l.answered[key] = ref
-	return debt{l, key, ref, size}
+	return debt{lane: l, key: key, ref: ref, size: size}
 }
 
 func (l *lane) paid(d debt) {
+	d.at = time.Now()
 	l.mu.Lock()
 	if l.answered[d.key] != d.ref {
 		l.mu.Unlock()
 		return
 	}
-	l.fresh = append(l.fresh, d)
+	l.delivered = append(l.delivered, d)
 	l.paidBytes += d.size
 	var due []uint64
-	if len(l.fresh)+len(l.stale) >= maxPaid || l.paidBytes >= maxPaidBytes {
-		due = l.settleAllLocked()
+	if len(l.delivered) > maxPaid || l.paidBytes > maxPaidBytes {
+		n := 0
+		for left := l.paidBytes; n < len(l.delivered)-1 && (len(l.delivered)-n > maxPaid/2 || left > maxPaidBytes/2); n++ {
+			left -= l.delivered[n].size
+		}
+		due = l.payLocked(n)
 	}
-	begin := !l.paying && len(l.fresh) > 0
-	l.paying = l.paying || begin
+	begin := !l.paying
+	l.paying = true
 	l.mu.Unlock()
 	if begin {
 		time.AfterFunc(payAfter, l.pay)
@@ -83,9 +90,14 @@ func (l *lane) paid(d debt) {
 
 // pay gives up what was delivered at least payAfter ago.
 func (l *lane) pay() {
+	now := time.Now() // as the timer has it
 	l.mu.Lock()
-	due := l.settleDebtsLocked()
-	l.paying = len(l.stale) > 0
+	n := 0
+	for n < len(l.delivered) && now.Sub(l.delivered[n].at) >= payAfter {
+		n++
+	}
+	due := l.payLocked(n)
+	l.paying = len(l.delivered) > 0
 	again := l.paying
 	l.mu.Unlock()
 	l.done(due...)
@@ -94,31 +106,17 @@ func (l *lane) pay() {
 	}
 }
 
-// payAll gives up all that was delivered, for a lane that is being left.
-func (l *lane) payAll() {
-	l.mu.Lock()
-	due := l.settleAllLocked()
-	l.mu.Unlock()
-	l.done(due...)
-}
-
-// settleAllLocked gives both batches.
-func (l *lane) settleAllLocked() []uint64 {
-	due := l.settleDebtsLocked()
-	return append(due, l.settleDebtsLocked()...)
-}
-
-// settleDebtsLocked gives the older of the two batches, and makes the newer one the older.
-func (l *lane) settleDebtsLocked() []uint64 {
+// payLocked gives up the n oldest of the answers that were delivered.
+func (l *lane) payLocked(n int) []uint64 {
 	var due []uint64
-	for _, d := range l.stale {
+	for _, d := range l.delivered[:n] {
 		if l.answered[d.key] == d.ref {
 			delete(l.answered, d.key)
 			due = append(due, d.ref)
 		}
 		l.paidBytes -= d.size
 	}
-	l.stale, l.fresh = l.fresh, l.stale[:0]
+	l.delivered = append(l.delivered[:0], l.delivered[n:]...)
 	return due
 }
 

@@ -56,6 +56,46 @@ func TestDone(t *testing.T) {
 	}
 }
 
+// TestDeliveredJustNow: what was written to a client last may not have reached it when the daemon goes, in order or not. The
+// next one has it still.
+func TestDeliveredJustNow(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, mc *machine){
+		"killed": func(_ *testing.T, mc *machine) { mc.kill() },
+		"handed over": func(t *testing.T, mc *machine) {
+			if err := mc.g.HandOver(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			mc.kill()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			big := `{"pad":"` + strings.Repeat("x", maxPaidBytes/3) + `"}`
+			mc := newMachine(t, busy, func(c *child, m Outbound, msg rpc.Message) {
+				if m.Kind == rpc.Request {
+					c.result(m, msg, big)
+				}
+			})
+			x := initialize(t, mc.s, "2025-11-25", "{}")
+			const calls = 5 // more than are kept
+			for i := range calls {
+				body := []byte(callBody(strconv.Itoa(i)))
+				st := x.Request(body, scan(t, body))
+				reply(t, st.Follow())
+				st.Delivered()
+			}
+			end(t, mc)
+			mc.start()
+			y := mc.again(x)
+			if answer, _ := reply(t, resume(t, y, strconv.Itoa(calls-1), 7)); member(t, answer, "result") == nil {
+				t.Errorf("the answer that was written last is now %.200s", answer)
+			}
+			if answer, _ := reply(t, resume(t, y, "0", 7)); member(t, answer, "error", "code") != float64(codeAnsweredLost) {
+				t.Errorf("the answer that was written first is still kept: %.200s", answer)
+			}
+		})
+	}
+}
+
 // TestManySessionsOverCrash: a hundred sessions, each with a call in flight and one whose answer was not delivered.
 func TestManySessionsOverCrash(t *testing.T) {
 	for _, kind := range kinds {

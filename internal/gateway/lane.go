@@ -69,11 +69,11 @@ type lane struct {
 	linked   chan struct{} // closed when link is set: a fast child may speak before Open has returned to us
 
 	// Of lanes with a kept link, see debt.go.
-	answered     map[string]uint64 // answers that are not Done: ref by the id that the server saw
-	fresh, stale []debt            // answers that were delivered, in two batches
-	paidBytes    int               // sum of both
-	paying       bool              // a timer runs for them
-	handshake    []uint64          // answers of the handshake, Done when what came of it is saved
+	answered  map[string]uint64 // answers that are not Done: ref by the id that the server saw
+	delivered []debt            // answers that were delivered, in that order
+	paidBytes int               // sum of them
+	paying    bool              // a timer runs for them
+	handshake []uint64          // answers of the handshake, Done when what came of it is saved
 
 	ghosts   map[string]struct{} // ids of calls that ended without their answer
 	distinct bool                // too many of them: no id is used as it is any more
