@@ -23,7 +23,8 @@ func TestPlainClientIsNotAsked(t *testing.T) {
 	s := newRig(t, p, nil)
 	x := initialize(t, s, "2025-11-25", allCaps)
 	body := []byte(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"a"}}`)
-	post := x.Ask(body, scan(t, body), Asking{Plain: true}).Follow()
+	asked, _ := x.Ask(body, scan(t, body), Asking{Plain: true})
+	post := asked.Follow()
 	question := next(t, x.Standalone()).Data
 	answer := []byte(`{"jsonrpc":"2.0","id":` + string(scan(t, question).ID.Of(question)) + `,"result":{"action":"decline"}}`)
 	x.Respond(answer, scan(t, answer))

@@ -14,16 +14,29 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 // Asking says how a request came.
 type Asking struct {
 	Plain bool // its client takes nothing but the response: questions of the server do not come on its stream
+	// Late: another process passed the request on after a hand-over. Its client may have given that up, asked here for the
+	// outcome, and been told that the request was never sent: then it does not run. Otherwise whoever asks from now on finds
+	// its stream, also when that process is gone before the answer is there.
+	Late bool
 }
 
 // Request takes one request of a legacy client. The answer, and everything that belongs to it, comes on the stream.
-func (x *Session) Request(body []byte, m rpc.Message) *Stream { return x.Ask(body, m, Asking{}) }
+func (x *Session) Request(body []byte, m rpc.Message) *Stream {
+	st, _ := x.Ask(body, m, Asking{}) // it is not late
+	return st
+}
 
-// Ask is Request for requests of any kind.
-func (x *Session) Ask(body []byte, m rpc.Message, how Asking) *Stream {
+// Ask is Request for requests of any kind. False: the request is late and does not run; its stream says that it was not
+// sent.
+func (x *Session) Ask(body []byte, m rpc.Message, how Asking) (*Stream, bool) {
 	st := newStream("", !how.Plain && x.Version >= era.V20250326) // kept from its first message: it may become resumable
 	st.plain = how.Plain
-	return x.request(st, body, m)
+	if how.Late && !x.enter(st, m.ID.Of(body)) {
+		t := trouble{class: NotSent, text: "the request came late from the daemon before", stops: true}
+		st.finish(t.body(m.ID.Of(body), x.srv.name(), m.MethodOf(body)), 200)
+		return st, false
+	}
+	return x.request(st, body, m), true
 }
 
 func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
@@ -35,7 +48,7 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 		st.finish(t.body(id, x.srv.name(), method), 200)
 		return st
 	}
-	x.mayRun(id, false)
+	x.noted(id)
 	if x.bridged {
 		x.requestBridged(st, method, body, m)
 		return st
@@ -62,29 +75,57 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 	return st
 }
 
-// MayRun says whether a request may still run that another process passed on after a hand-over. Its client may have given
-// that up, asked here for the outcome, and been told that the request was never sent. When it may run, whoever asks from
-// now on is told that it may have run.
-func (x *Session) MayRun(id []byte) bool { return x.mayRun(id, true) }
-
-// mayRun notes a request; see past.made. What was said of an earlier one under its id is over: whoever asks for the outcome
-// from now on asks for this one.
-func (x *Session) mayRun(id []byte, late bool) bool {
+// TooLate reports whether a late request would not run.
+func (x *Session) TooLate(id []byte) bool {
 	idKey, _ := rpc.IDKey(id)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.past == nil {
-		return true
-	}
-	if !x.past.made(idKey, late, x.srv.g.now()) {
+	return x.past != nil && x.past.toldUnsent(idKey)
+}
+
+// enter notes a late request together with its stream: who asks for it finds one or the other, and never neither. False: it
+// must not run.
+func (x *Session) enter(st *Stream, id []byte) bool {
+	idKey, _ := rpc.IDKey(id)
+	name := era.StreamName(id)
+	x.mu.Lock()
+	if x.past != nil && x.past.toldUnsent(idKey) {
+		x.mu.Unlock()
 		return false
 	}
+	x.noteLocked(id)
+	var former *Stream
+	if x.calls[idKey] == nil { // else its client uses the id twice, and is told so
+		former = x.streams[name]
+		st.resumable(name)
+		x.streams[name] = st
+	}
+	x.mu.Unlock()
+	if former != nil {
+		former.drop() // the client uses the id again
+	}
+	return true
+}
+
+// noted has whoever asks from now on for the outcome of a request of this id told that it may have run.
+func (x *Session) noted(id []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.noteLocked(id)
+}
+
+// noteLocked is noted. What was said of an earlier request under the id is over: whoever asks from now on asks for this one.
+func (x *Session) noteLocked(id []byte) {
+	if x.past == nil {
+		return // no call of an earlier daemon is known here
+	}
+	idKey, _ := rpc.IDKey(id)
+	x.past.made(idKey, x.srv.g.now())
 	name := era.StreamName(id)
 	delete(x.past.ends, name)
 	if st := x.streams[name]; st != nil && st.verdict {
 		delete(x.streams, name)
 	}
-	return true
 }
 
 // newCall makes the call of a request and enters it under the client's id; nil when that id is in flight already.

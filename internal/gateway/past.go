@@ -86,20 +86,21 @@ func (p *past) add(id []byte, method string, told trouble) {
 	p.ends[era.StreamName(id)] = kept{id, method, told}
 }
 
-// made notes the id of a request that came since. late says that another process passed it on: its client may have given
-// that up, asked here, and been told that the request was never sent. Then it must not run any more: false.
-func (p *past) made(idKey string, late bool, now time.Time) bool {
-	if _, told := p.unsent[idKey]; told && late {
-		return false
-	}
+// toldUnsent reports whether a client was told that a request with this id was never sent.
+func (p *past) toldUnsent(idKey string) bool {
+	_, told := p.unsent[idKey]
+	return told
+}
+
+// made notes the id of a request that came since.
+func (p *past) made(idKey string, now time.Time) {
 	if len(p.mine) >= maxMine || now.After(p.until) {
-		return true
+		return
 	}
 	if p.mine == nil {
 		p.mine = map[string]struct{}{}
 	}
 	p.mine[idKey] = struct{}{}
-	return true
 }
 
 // of is what a client that asks for the outcome of a request is told. id is nil when its event id does not hold it. relayed:

@@ -21,15 +21,13 @@ func TestLateRequests(t *testing.T) {
 	if k, ok := p.of("r", []byte("1"), false, now); !ok || k.told.class != NotSent {
 		t.Fatalf("a request that nobody sent is %q", k.told.class)
 	}
-	if p.made(key("1"), true, now) {
+	if !p.toldUnsent(key("1")) {
 		t.Error("it runs although its client was told that it was not sent")
 	}
-	if !p.made(key("1"), false, now) {
-		t.Error("its client cannot send it again")
-	}
-	if !p.made(key("2"), true, now) {
+	if p.toldUnsent(key("2")) {
 		t.Error("a late request that nobody asked for does not run")
 	}
+	p.made(key("2"), now)
 	if k, _ := p.of("r", []byte("2"), false, now); k.told.class != SentUnknown {
 		t.Errorf("a late request that runs is said to be %q", k.told.class)
 	}

@@ -183,7 +183,7 @@ func (x *Session) outcome(name string, id []byte, began time.Time, relayed bool)
 	if !ok {
 		return nil
 	}
-	st := newStream("", true)
+	st := newStream(name, true) // who relays goes on with its event ids, too
 	st.verdict = true
 	st.finish(k.told.body(k.id, x.srv.name(), k.method), 200)
 	if relayed && k.told.class == NotSent {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"mcpx/internal/era"
+	"mcpx/internal/rpc"
 )
 
 // TestVerdictIsOver: a request that was said to be unsent is sent again. Whoever asks from now on gets that call, and not what
@@ -42,7 +43,7 @@ func TestVerdictForARelay(t *testing.T) {
 	}
 	for name, clientAsks := range map[string]bool{"nobody else asks": false, "its client asks": true} {
 		t.Run(name, func(t *testing.T) {
-			mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+			mc := newMachine(t, nil, answering)
 			x := initialize(t, mc.s, "2025-11-25", "{}")
 			mc.crash()
 			y := mc.again(x)
@@ -54,14 +55,66 @@ func TestVerdictForARelay(t *testing.T) {
 					t.Fatalf("the client is told %v", got)
 				}
 			}
-			if may := y.MayRun([]byte("7")); may == clientAsks {
-				t.Errorf("the request of the relay may run: %v", may)
+			body := []byte(callBody("7"))
+			if y.TooLate([]byte("7")) != clientAsks {
+				t.Errorf("the request of the relay is too late: %v", !clientAsks)
 			}
-			if !clientAsks {
-				if got := code(t, y, false); got != float64(codeSentUnknown) {
-					t.Errorf("a client that asks afterwards is told %v", got)
-				}
+			if st, runs := y.Ask(body, scan(t, body), Asking{Late: true}); runs == clientAsks {
+				t.Errorf("the request of the relay runs: %v", runs)
+			} else if answer, _ := reply(t, st.Follow()); !runs && member(t, answer, "error", "code") != float64(codeNotSent) {
+				t.Errorf("a request that does not run is told %s", answer)
 			}
 		})
+	}
+}
+
+// TestLateIsFound: a request that a process without state passes on is found from the moment on from which it may run, and
+// its answer when nobody has taken it. That process may be gone at any time, and then its client asks.
+func TestLateIsFound(t *testing.T) {
+	for name, plain := range map[string]bool{"as a stream": false, "as JSON": true} {
+		t.Run(name, func(t *testing.T) {
+			mc := newMachine(t, nil, answering)
+			x := initialize(t, mc.s, "2025-11-25", "{}")
+			mc.crash()
+			y := mc.again(x)
+			y.slot.decided(t.Context())
+			body := []byte(callBody("7"))
+			late := newStream("", !plain)
+			if !y.enter(late, []byte("7")) {
+				t.Fatal("it does not run")
+			}
+			st, _, bad := y.Resume(t.Context(), EventID(era.StreamName([]byte("7")), 0, 0), false)
+			if bad != nil || st != late {
+				t.Errorf("before the call is made its client is told something else (%v)", bad)
+			}
+			st, _ = y.Ask(body, scan(t, body), Asking{Plain: plain, Late: true})
+			if answer, _ := reply(t, st.Follow()); member(t, answer, "result") == nil {
+				t.Fatalf("the call got %s", answer)
+			}
+			eventually(t, "the call is over", func() bool { return inFlight(mc.s) == 0 })
+			if answer, _ := reply(t, resume(t, y, "7", 0)); member(t, answer, "result") == nil {
+				t.Errorf("its client is told %s", answer)
+			}
+		})
+	}
+}
+
+// TestVerdictHasItsName: a relay that asks gets event ids with which it can ask again, should this daemon end before it has
+// said what became of the request.
+func TestVerdictHasItsName(t *testing.T) {
+	mc := newMachine(t, nil, answering)
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	mc.crash()
+	name := era.StreamName([]byte("7"))
+	st, _, bad := mc.again(x).Resume(t.Context(), EventID(name, 0, 0), true)
+	if bad != nil || st.ID != name {
+		t.Errorf("the stream is %+v (%v), want the name %s", st, bad, name)
+	}
+}
+
+// answering answers every call at once.
+func answering(c *child, m Outbound, msg rpc.Message) {
+	if m.Kind == rpc.Request {
+		c.result(m, msg, `{}`)
 	}
 }

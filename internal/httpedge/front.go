@@ -236,12 +236,16 @@ func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body 
 		x.Respond(body, m)
 		f.accepted(v)
 	case rpc.Request:
-		if wasRelayed(v.r) && !x.MayRun(m.ID.Of(body)) {
+		if forAnother(v.w, v.r, x.Epoch()) {
+			return
+		}
+		st, runs := x.Ask(body, m, gateway.Asking{Plain: !v.asSSE, Late: wasRelayed(v.r)})
+		if !runs {
 			v.w.Header().Set("Retry-After", "1")
 			refuse(v.w, http.StatusServiceUnavailable, -32603, "the request came late from the daemon before; repeat it")
 			return
 		}
-		v.legacy(x, x.Ask(body, m, gateway.Asking{Plain: !v.asSSE}), m.ID.Of(body))
+		v.legacy(x, st, m.ID.Of(body))
 	}
 }
 

@@ -33,6 +33,9 @@ func (f *Front) batch(w http.ResponseWriter, r *http.Request, srv *gateway.Serve
 		refuse(w, http.StatusBadRequest, -32700, "the batch is empty or not valid JSON")
 		return
 	}
+	if forAnother(w, r, x.Epoch()) {
+		return
+	}
 	v := view{w: w, r: r, asJSON: true, srv: srv, f: f}
 	answers, inWork, failed := v.batchParts(r.Context(), x, body, parts)
 	switch {
@@ -70,7 +73,7 @@ func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, p
 		msgs[i] = m
 	}
 	for i, p := range parts {
-		if msgs[i].Kind == rpc.Request && wasRelayed(v.r) && !x.MayRun(msgs[i].ID.Of(p.Of(body))) {
+		if msgs[i].Kind == rpc.Request && wasRelayed(v.r) && x.TooLate(msgs[i].ID.Of(p.Of(body))) {
 			return nil, nil, rpc.ErrorResponse(nil, -32603, "the batch came late from the daemon before, and none of it ran; repeat it", nil)
 		}
 	}
@@ -79,7 +82,8 @@ func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, p
 		switch msgs[i].Kind {
 		case rpc.Request:
 			v.body, v.msg = one, msgs[i]
-			inWork = append(inWork, v.pending(x, x.Ask(one, msgs[i], gateway.Asking{Plain: true})))
+			st, _ := x.Ask(one, msgs[i], gateway.Asking{Plain: true, Late: wasRelayed(v.r)}) // one that does not run says so
+			inWork = append(inWork, v.pending(x, st))
 		case rpc.Notification:
 			x.Notify(one, msgs[i])
 		case rpc.Result, rpc.Error:

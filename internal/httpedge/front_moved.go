@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,12 @@ const (
 	// relayAsks is its value when that process itself asks what became of a request, and sends it when nobody did: its client
 	// is not told that it was not sent.
 	relayAsks = "asks"
+	// hdrFor names, on a relayed request of a session, the daemon that it is for, by epoch. What a client was told of its
+	// request is known to the daemon that said so and to no later one. So a daemon takes the request only when it was meant
+	// for it, and answers 503 with its own epoch in hdrServes otherwise: then who relays looks whether its client is still
+	// there, and has therefore asked nobody, and sends the request to this one.
+	hdrFor    = "Mcpx-For"
+	hdrServes = "Mcpx-Serves"
 	// relayIdle is how long a connection without work is kept after a hand-over. Ending it sooner could meet a request
 	// on its way; pools of clients end theirs within 60 to 90 s.
 	relayIdle = 75 * time.Second
@@ -59,17 +66,19 @@ type Gate struct {
 // NewGate makes a gate; dial reaches the socket of the daemon that serves the home now.
 func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Gate {
 	g := &Gate{dial: dial, log: log, wait: relayDial}
-	way := &http.Transport{
+	way := &addressed{way: &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return g.reach(ctx) },
 		DisableKeepAlives:  true, // the next daemon may hand over, too
 		DisableCompression: true,
-	}
+	}}
 	g.next = &http.Client{Transport: way}
 	g.relay = &httputil.ReverseProxy{
 		Transport: way, FlushInterval: -1, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "http", "mcpx", "mcpx"
-			p.Out.Header.Set(hdrRelayed, "1")
+			if !relayAsking(p.In) { // it asks for itself also by way of us
+				p.Out.Header.Set(hdrRelayed, "1")
+			}
 		},
 		ModifyResponse: func(res *http.Response) error {
 			res.Header.Set("Connection", "close") // its client then connects to the next daemon
@@ -98,6 +107,59 @@ func wasRelayed(r *http.Request) bool { return r.Header.Get(hdrRelayed) != "" &&
 
 // relayAsking reports whether such a process asks for itself.
 func relayAsking(r *http.Request) bool { return r.Header.Get(hdrRelayed) == relayAsks && fromUnix(r) }
+
+// forAnother answers a relayed request that was meant for another daemon. False: it is for this one.
+func forAnother(w http.ResponseWriter, r *http.Request, epoch uint64) bool {
+	own := strconv.FormatUint(epoch, 10)
+	if meant := r.Header.Get(hdrFor); meant == "" || meant == own || !wasRelayed(r) { // an older release names none
+		return false
+	}
+	w.Header().Set(hdrServes, own)
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, -32603, "the request was meant for an earlier daemon; repeat it")
+	return true
+}
+
+// addressed sends the requests of sessions to the daemon that serves now, and to no other; see hdrFor.
+type addressed struct {
+	way   http.RoundTripper
+	epoch atomic.Uint64 // of the daemon that served last; 0: not known yet
+}
+
+// RoundTrip is that of http.RoundTripper. The body is read to its end first: only then is it noticed when the client leaves.
+func (a *addressed) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPost || r.Header.Get(hdrSession) == "" || r.Header.Get(hdrRelayed) == "" {
+		return a.way.RoundTrip(r)
+	}
+	var body []byte
+	if r.Body != nil {
+		var err error
+		body, err = io.ReadAll(io.LimitReader(r.Body, maxBody+1)) // one byte too many is refused there
+		_ = r.Body.Close()                                        // read as far as it counts
+		if err != nil {
+			return nil, err
+		}
+	}
+	for {
+		if err := context.Cause(r.Context()); err != nil {
+			return nil, err
+		}
+		meant := strconv.FormatUint(a.epoch.Load(), 10)
+		out := r.Clone(r.Context())
+		out.Body, out.ContentLength, out.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		out.Header.Set(hdrFor, meant)
+		res, err := a.way.RoundTrip(out)
+		if err != nil {
+			return nil, err
+		}
+		serves, err := strconv.ParseUint(res.Header.Get(hdrServes), 10, 64)
+		if err != nil || res.StatusCode != http.StatusServiceUnavailable {
+			return res, nil
+		}
+		_ = res.Body.Close() // refused: there is nothing to read
+		a.epoch.Store(serves)
+	}
+}
 
 // unreached says that there was no connection to the next daemon: nothing was sent.
 type unreached struct{ error }
