@@ -104,7 +104,7 @@ type Entry struct {
 	Problems  []Problem        `json:"problems"`
 
 	ID     string `json:"observation_id,omitempty"` // obs_ and a hash of agent, real path and place: stable while the entry stays there
-	Digest string `json:"digest,omitempty"`         // HMAC-SHA-256 of the raw bytes of the entry, hex
+	Digest string `json:"digest,omitempty"`         // HMAC-SHA-256 of what the entry says, hex; spaces, comments and the order of names do not matter
 
 	Facts Facts `json:"-"`
 }

@@ -55,7 +55,7 @@ type Risk struct {
 }
 
 // Plan is a value: changes to files with their preconditions, made from one revision of the catalog. It holds no
-// secret. Everything but State, Approval, Receipt and Made is bound by ID.
+// secret. Everything but State, Auto, Approval, Receipt and Made is bound by ID.
 type Plan struct {
 	ID       string        `json:"plan_id"` // plan_ and the first 26 base32 characters of the hash of the content
 	Kind     PlanKind      `json:"kind"`
@@ -97,6 +97,11 @@ type Change struct {
 	Result string  `json:"result_sha256"` // hex; "" the file is removed. With Bound: of the bytes when the plan was made
 	Diff   string  `json:"diff"`          // unified, of the real bytes, secrets as [redacted:NAME]
 	Notes  []Note  `json:"notes"`         // what the diff cannot show
+	// Leaves are the entries that the change touches, as it leaves them: what a rollback of a file that was changed since
+	// has to find there.
+	Leaves []Bound `json:"leaves,omitempty"`
+	// Reverts is the file of the receipt that a StepRevert takes back, so that the change can be drafted again from itself.
+	Reverts *Written `json:"reverts,omitempty"`
 }
 
 // Note tells something about a change: a code of docs/findings.md and a text.
@@ -116,7 +121,7 @@ type Expected struct {
 // Bound is one part of a file that a plan depends on: an entry, or the container that one is inserted into.
 type Bound struct {
 	At     []string `json:"at"`
-	Digest string   `json:"digest"` // HMAC-SHA-256 of the raw bytes, hex; "" the part is absent
+	Digest string   `json:"digest"` // HMAC-SHA-256 of its content, hex: names in order of the alphabet, values, no spaces and comments; "" it is absent
 }
 
 // Edit is one span of bytes that is replaced. Bytes outside all spans stay.
@@ -142,11 +147,11 @@ const (
 // Step is the intention behind the bytes: what happens to one entry.
 type Step struct {
 	Op      StepOp   `json:"op"`
-	At      []string `json:"at,omitempty"` // container and name
+	At      []string `json:"at,omitempty"` // container and name; empty for a new entry: the file's own container takes Name
 	Name    string   `json:"name,omitempty"`
 	Project string   `json:"project,omitempty"`
 	Want    *Form    `json:"want,omitempty"`
-	Moves   []Move   `json:"moves,omitempty"`
+	Moves   []Move   `json:"moves,omitempty"` // of a StepRef, and of a StepSet whose entry loses raw values
 	Content string   `json:"content,omitempty"`
 	Receipt string   `json:"receipt,omitempty"`
 }
@@ -174,10 +179,15 @@ type Form struct {
 	Helper  string            `json:"helper,omitempty"`  // command line that prints headers
 	Bearer  string            `json:"bearer,omitempty"`  // variable that holds a bearer token
 	SSE     bool              `json:"sse,omitempty"`     // direct form of a server that speaks HTTP+SSE
+	// Keep are variables of the entry that stay as they are in the file, since its program still gets them from there.
+	// All others go with the old form.
+	Keep []string `json:"keep_env,omitempty"`
 }
 
 // Move takes one raw value out of a file: it becomes the credential, and the place in the file goes or gets a
-// reference in the agent's own syntax.
+// reference in the agent's own syntax. In a StepSet the values are taken from the entry as it was before, and the server
+// of the plan gets the credential under the same name of variable or header. Without a Credential nothing is kept: the
+// place gets Put.
 type Move struct {
 	Field      []string `json:"field"`         // below the entry: ["env", "TOKEN"], ["headers", "Authorization"], ["args", "3"]
 	Credential string   `json:"credential"`    // name in the credential store

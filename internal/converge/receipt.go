@@ -44,4 +44,7 @@ type Written struct {
 	Exchange string   `json:"exchange"` // exchange, or rename where the system cannot exchange: then a gap of microseconds is named here
 	Verified string   `json:"verified"` // parsed
 	Notes    []Note   `json:"notes"`
+	// Steps and Leaves are those of the change, which a rollback by entry needs.
+	Steps  []Step  `json:"steps,omitempty"`
+	Leaves []Bound `json:"leaves,omitempty"`
 }

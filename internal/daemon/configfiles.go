@@ -13,11 +13,7 @@ import (
 	"mcpx/internal/catalog"
 	"mcpx/internal/clientfile"
 	"mcpx/internal/converge"
-	"mcpx/internal/fault"
 )
-
-// maxMoved bounds the variables that a caller may hand on: agents know some dozens.
-const maxMoved = 64
 
 // Moves lists the variables of this process that move files of agents, as NAME=PATH, so that a daemon that was started
 // elsewhere looks in the same places.
@@ -36,7 +32,7 @@ func Moves(getenv func(string) string, home, project string) []string {
 
 // observe reads the files of agents for control.
 func (d *Daemon) observe(_ context.Context, look converge.Look) (converge.Observation, error) {
-	system, err := d.system(look)
+	system, err := clientfile.SystemOf(look, d.cfg.Getenv)
 	if err != nil {
 		return converge.Observation{}, err
 	}
@@ -51,40 +47,6 @@ func (d *Daemon) observe(_ context.Context, look converge.Look) (converge.Observ
 		port = "" // then no URL is ours
 	}
 	return observation(system, only, clientfile.Hub{Port: port, Servers: look.Names}), nil
-}
-
-func (d *Daemon) system(look converge.Look) (clientfile.System, error) {
-	no := func(format string, args ...any) (clientfile.System, error) {
-		return clientfile.System{}, fault.New(fault.Invalid, "request-invalid").Saying(format, args...)
-	}
-	home := look.Home
-	if home == "" {
-		home = d.cfg.Getenv("HOME")
-	}
-	if !filepath.IsAbs(home) {
-		return no("the home directory %q is no absolute path", home)
-	}
-	if look.Project != "" && !filepath.IsAbs(look.Project) {
-		return no("the project %q is no absolute path", look.Project)
-	}
-	if len(look.Moved) > maxMoved {
-		return no("%d variables that move files, want at most %d", len(look.Moved), maxMoved)
-	}
-	moved := map[string]string{}
-	for _, pair := range look.Moved {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || !filepath.IsAbs(value) {
-			return no("a variable that moves files has no absolute path")
-		}
-		moved[name] = value
-	}
-	return clientfile.System{Home: home, Project: look.Project, Lookup: func(name string) (string, bool) {
-		if v, ok := moved[name]; ok {
-			return v, true
-		}
-		v := d.cfg.Getenv(name)
-		return v, v != ""
-	}}, nil
 }
 
 // observation is what the files of one system say. only is one agent, "" all.

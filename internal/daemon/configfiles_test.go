@@ -436,7 +436,7 @@ func TestLookIsChecked(t *testing.T) {
 		"project":       {Project: "p"},
 		"no assignment": {Moved: []string{"CODEX_HOME"}},
 		"no path":       {Moved: []string{"CODEX_HOME=c"}},
-		"too many":      {Moved: slices.Repeat([]string{"A=/b"}, maxMoved+1)},
+		"too many":      {Moved: slices.Repeat([]string{"A=/b"}, 1000)},
 	} {
 		if _, err := d.observe(t.Context(), look); fault.From(err).Code != "request-invalid" {
 			t.Errorf("%s: %v", name, err)
@@ -445,7 +445,7 @@ func TestLookIsChecked(t *testing.T) {
 	if _, err := d.observe(t.Context(), converge.Look{Agent: "nobody"}); fault.From(err).Code != "agent-unknown" {
 		t.Errorf("an unknown agent: %v", err)
 	}
-	system, err := d.system(converge.Look{Moved: []string{"CODEX_HOME=/theirs"}})
+	system, err := clientfile.SystemOf(converge.Look{Moved: []string{"CODEX_HOME=/theirs"}}, d.cfg.Getenv)
 	if err != nil || system.Home != "/h" {
 		t.Fatalf("%+v, %v", system, err)
 	}

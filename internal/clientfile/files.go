@@ -1,0 +1,66 @@
+package clientfile
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"mcpx/internal/converge"
+	"mcpx/internal/fault"
+)
+
+// FilesConfig is what Files needs from outside.
+type FilesConfig struct {
+	Backups string                       // absolute directory; backups of a receipt lie below its id
+	Key     []byte                       // of this installation, for digests of what may hold a short secret
+	Getenv  func(string) string          // variables that move files
+	Hub     func(look converge.Look) Hub // what is known of the gateway
+	Now     func() time.Time             // for the waits of locks
+	// Keep stores a raw value that leaves a file as a credential. It is called before the file is written, and again with
+	// the same value when an apply is repeated.
+	Keep func(ctx context.Context, credential, value string) error
+}
+
+// minKey is the shortest key that digests are made with: as long as the digest.
+const minKey = 32
+
+// Files edits the files of agents: it is the Target of converge. It holds no state between two calls.
+type Files struct{ cfg FilesConfig }
+
+// NewFiles checks the configuration.
+func NewFiles(cfg FilesConfig) (*Files, error) {
+	switch {
+	case !filepath.IsAbs(cfg.Backups):
+		return nil, errors.New("clientfile: the directory of backups is no absolute path")
+	case len(cfg.Key) < minKey:
+		return nil, errors.New("clientfile: the key is too short")
+	case cfg.Getenv == nil, cfg.Hub == nil, cfg.Now == nil, cfg.Keep == nil:
+		return nil, errors.New("clientfile: something of the configuration is missing")
+	}
+	return &Files{cfg: cfg}, nil
+}
+
+// drafted is a change with its bytes. Result and moves may hold secrets: they are written to the file and the
+// credential store and nowhere else.
+type drafted struct {
+	result []byte
+	remove bool // the file goes
+	change converge.Change
+	moves  map[string]string // credential -> value that left the file
+}
+
+// Draft says what the steps would do to a file as it is now. Nothing is written.
+func (f *Files) Draft(ctx context.Context, look converge.Look, d converge.Drafting) (converge.Change, error) {
+	if err := ctx.Err(); err != nil {
+		return converge.Change{}, err
+	}
+	dr, err := f.draft(look, d, nil, false)
+	return dr.change, err
+}
+
+// draft makes the change of data, the content of the file; exists says whether there is one. Path, Real and Expected of
+// the change are the caller's.
+func (f *Files) draft(_ converge.Look, _ converge.Drafting, _ []byte, _ bool) (drafted, error) {
+	return drafted{}, fault.New(fault.Unavailable, "unsupported-file")
+}
