@@ -55,7 +55,7 @@ type Decision struct {
 type Reader interface {
 	// Approvals is one page in order of id, that is of time. A page that is shorter than the limit is the last one.
 	Approvals(ctx context.Context, p ListApprovals) ([]Approval, error)
-	// ApprovalByID finds one. NotFound approval-unknown.
+	// ApprovalByID finds one. NotFound approval-unknown, Conflict approval-ambiguous.
 	ApprovalByID(ctx context.Context, p ApprovalByID) (Approval, error)
 }
 
@@ -86,7 +86,7 @@ func (p ListApprovals) PageLimit() int {
 	return p.Limit
 }
 
-// ApprovalByID names one approval.
+// ApprovalByID names one approval. A beginning of the id that only one approval has is enough.
 type ApprovalByID struct{ ID string }
 
 // PutApproval carries the approval to write.

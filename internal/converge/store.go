@@ -3,6 +3,8 @@ package converge
 import (
 	"context"
 	"time"
+
+	"mcpx/internal/fault"
 )
 
 // Level says how far mcpx goes with an agent. It is a person's decision.
@@ -31,7 +33,7 @@ type AgentRecord struct {
 	Control string    `json:"control_plane,omitempty"` // strategy by which mcp_hub is reached: helper, env or bridge; "" not installed
 }
 
-// FileRecord is the last observation of one file. It replaces the one before whole.
+// FileRecord is the last observation of one file. It replaces the one before whole. Facts of entries are not kept.
 type FileRecord struct {
 	File    File      `json:"file"`
 	Entries []Entry   `json:"entries"`
@@ -51,11 +53,11 @@ type Tombstone struct {
 type Reader interface {
 	// Plans is one page, the newest first. A page that is shorter than the limit is the last one.
 	Plans(ctx context.Context, p ListPlans) ([]Plan, error)
-	// PlanByID finds one. NotFound plan-unknown.
+	// PlanByID finds one. NotFound plan-unknown, Conflict plan-ambiguous.
 	PlanByID(ctx context.Context, p PlanByID) (Plan, error)
 	// Receipts is one page, the newest first.
 	Receipts(ctx context.Context, p ListReceipts) ([]Receipt, error)
-	// ReceiptByID finds one. NotFound receipt-unknown.
+	// ReceiptByID finds one. NotFound receipt-unknown, Conflict receipt-ambiguous.
 	ReceiptByID(ctx context.Context, p ReceiptByID) (Receipt, error)
 	// AgentRecords are all agents that something is decided about, by name.
 	AgentRecords(ctx context.Context) ([]AgentRecord, error)
@@ -89,6 +91,9 @@ type ListPlans struct {
 	Limit  int // 0 and everything above MaxPlanPage is MaxPlanPage
 }
 
+// PageLimit is the number of plans that the page may hold.
+func (p ListPlans) PageLimit() int { return pageLimit(p.Limit) }
+
 // PlanByID names one plan. A beginning of the id that only one plan has is enough.
 type PlanByID struct{ ID string }
 
@@ -104,7 +109,17 @@ type ListReceipts struct {
 	Limit  int
 }
 
-// ReceiptByID names one receipt.
+// PageLimit is the number of receipts that the page may hold.
+func (p ListReceipts) PageLimit() int { return pageLimit(p.Limit) }
+
+func pageLimit(n int) int {
+	if n < 1 || n > MaxPlanPage {
+		return MaxPlanPage
+	}
+	return n
+}
+
+// ReceiptByID names one receipt. A beginning of the id that only one receipt has is enough.
 type ReceiptByID struct{ ID string }
 
 // PutReceipt carries the receipt to write.
@@ -121,3 +136,27 @@ type PutFileRecord struct{ Record FileRecord }
 
 // DeleteFileRecord names the file to forget.
 type DeleteFileRecord struct{ Agent, Path string }
+
+// PlanUnknown is the error for an id that no plan has.
+func PlanUnknown(id string) *fault.Error {
+	return fault.New(fault.NotFound, "plan-unknown").
+		Saying("there is no plan %s", id).Hinting("`mcpx plan list` shows the plans")
+}
+
+// PlanAmbiguous is the error for a beginning of an id that several plans have.
+func PlanAmbiguous(id string) *fault.Error {
+	return fault.New(fault.Conflict, "plan-ambiguous").
+		Saying("several plans begin with %s", id).Hinting("give more of the id; `mcpx plan list` shows the plans")
+}
+
+// ReceiptUnknown is the error for an id that no receipt has.
+func ReceiptUnknown(id string) *fault.Error {
+	return fault.New(fault.NotFound, "receipt-unknown").
+		Saying("there is no receipt %s", id).Hinting("`mcpx audit list --kind apply` shows what was applied, with the receipts")
+}
+
+// ReceiptAmbiguous is the error for a beginning of an id that several receipts have.
+func ReceiptAmbiguous(id string) *fault.Error {
+	return fault.New(fault.Conflict, "receipt-ambiguous").
+		Saying("several receipts begin with %s", id).Hinting("give more of the id")
+}

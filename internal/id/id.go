@@ -17,6 +17,8 @@ type Prefix string
 
 // The prefixes in use.
 const (
+	Approval  Prefix = "apr"
+	Receipt   Prefix = "rcp"
 	Server    Prefix = "srv"
 	Shim      Prefix = "shim"
 	Operation Prefix = "op"

@@ -8,7 +8,10 @@ import (
 	"context"
 	"time"
 
+	"mcpx/internal/approval"
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
+	"mcpx/internal/event"
 )
 
 // DB is the transaction port. Its errors are *fault.Error.
@@ -25,6 +28,9 @@ type DB interface {
 // Reader is what a View can read.
 type Reader interface {
 	catalog.Reader
+	converge.Reader
+	approval.Reader
+	event.Reader
 	SessionReader
 	MetaReader
 }
@@ -32,6 +38,9 @@ type Reader interface {
 // Tx is what a Change can read and write. It ends with the function it was given to.
 type Tx interface {
 	catalog.Store
+	converge.Store
+	approval.Store
+	event.Log
 	Sessions
 	Meta
 }

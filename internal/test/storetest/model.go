@@ -29,13 +29,14 @@ type state struct {
 	sessions map[string]store.Session  // by id
 	seq      uint64
 	epoch    store.Epoch
+	governance
 }
 
 var _ store.DB = (*Model)(nil)
 
 // NewModel makes an empty store.
 func NewModel() *Model {
-	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}}}
+	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, governance: newGovernance()}}
 }
 
 // View runs fn on one snapshot.
@@ -68,7 +69,9 @@ func (m *Model) Change(ctx context.Context, fn func(store.Tx) error) error {
 func (m *Model) Close() error { return nil }
 
 func (s *state) clone() state {
-	return state{servers: maps.Clone(s.servers), sessions: maps.Clone(s.sessions), seq: s.seq, epoch: s.epoch}
+	return state{
+		servers: maps.Clone(s.servers), sessions: maps.Clone(s.sessions), seq: s.seq, epoch: s.epoch, governance: s.governance.clone(),
+	}
 }
 
 // copyOf is what a store gives back: nothing of it is shared with the caller, times are cut.

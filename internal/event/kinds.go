@@ -1,0 +1,149 @@
+package event
+
+// The kinds. What an audit is asked about must not depend on the words of whoever drafts, so the list is closed: Check
+// refuses others. docs/events.md is generated from Kinds.
+const (
+	ConfigObserved Kind = "config.observed"
+	ConfigDrift    Kind = "config.drift"
+	ConfigResolved Kind = "config.resolved"
+
+	CatalogCreated     Kind = "catalog.created"
+	CatalogChanged     Kind = "catalog.changed"
+	CatalogRemoved     Kind = "catalog.removed"
+	CatalogReviewed    Kind = "catalog.reviewed"
+	CatalogImported    Kind = "catalog.imported"
+	CatalogQuarantined Kind = "catalog.quarantined"
+
+	CandidateStaged   Kind = "candidate.staged"
+	CandidatePromoted Kind = "candidate.promoted"
+	CandidateRejected Kind = "candidate.rejected"
+	CandidateMerged   Kind = "candidate.merged"
+
+	PlanMade           Kind = "plan.made"
+	PlanSuperseded     Kind = "plan.superseded"
+	PlanErrored        Kind = "plan.errored"
+	PlanAutoAuthorized Kind = "plan.auto_authorized"
+	PlanAutoRefused    Kind = "plan.auto_refused"
+
+	ApprovalRequested Kind = "approval.requested"
+	ApprovalDecided   Kind = "approval.decided"
+	ApprovalConsumed  Kind = "approval.consumed"
+	ApprovalExpired   Kind = "approval.expired"
+	ApprovalRevoked   Kind = "approval.revoked"
+	ApprovalRefused   Kind = "approval.refused"
+
+	ApplyStarted   Kind = "apply.started"
+	ApplyDone      Kind = "apply.done"
+	ApplyUndone    Kind = "apply.undone"
+	ApplyStale     Kind = "apply.stale"
+	ApplyRefused   Kind = "apply.refused"
+	ApplyRecovered Kind = "apply.recovered"
+
+	RollbackStarted   Kind = "rollback.started"
+	RollbackDone      Kind = "rollback.done"
+	RollbackUndone    Kind = "rollback.undone"
+	RollbackStale     Kind = "rollback.stale"
+	RollbackRefused   Kind = "rollback.refused"
+	RollbackRecovered Kind = "rollback.recovered"
+
+	CredentialAdded   Kind = "credential.added"
+	CredentialBound   Kind = "credential.bound"
+	CredentialChecked Kind = "credential.checked"
+	CredentialRotated Kind = "credential.rotated"
+	CredentialRemoved Kind = "credential.removed"
+
+	AuthTokenIssued  Kind = "auth.token_issued"
+	AuthTokenRotated Kind = "auth.token_rotated"
+	AuthTokenRevoked Kind = "auth.token_revoked"
+	AuthTokenDenied  Kind = "auth.token_denied"
+	AuthOriginDenied Kind = "auth.origin_denied"
+
+	AgentManaged         Kind = "agent.managed"
+	AgentMounted         Kind = "agent.mounted"
+	AgentCertified       Kind = "agent.certified"
+	AgentCertificateVoid Kind = "agent.certificate_void"
+
+	ServiceInstalled Kind = "service.installed"
+	ServiceRemoved   Kind = "service.removed"
+
+	CutoverImported Kind = "cutover.imported"
+	CutoverApplied  Kind = "cutover.applied"
+
+	RetentionPurged Kind = "retention.purged"
+)
+
+// Kinds says what each kind tells.
+var Kinds = map[Kind]string{
+	ConfigObserved: "A file of an agent is new or differs from the last look at it.",
+	ConfigDrift:    "An entry does not agree with the catalog, or with what its agent shall have.",
+	ConfigResolved: "What did not agree does so now.",
+
+	CatalogCreated:     "A server came into the catalog.",
+	CatalogChanged:     "The entry of a server was changed; review, lifecycle and risk are named when they changed.",
+	CatalogRemoved:     "A server left the catalog.",
+	CatalogReviewed:    "A person judged a server or its tools.",
+	CatalogImported:    "A file with servers was imported.",
+	CatalogQuarantined: "A tool of a server no longer is what was accepted, and is held back.",
+
+	CandidateStaged:   "A server was found that the catalog does not have.",
+	CandidatePromoted: "A person made a candidate a server of the catalog.",
+	CandidateRejected: "A person does not want a candidate.",
+	CandidateMerged:   "A person said that a candidate is a server which the catalog has.",
+
+	PlanMade:           "A plan was made.",
+	PlanSuperseded:     "What a plan was made from has changed, so the plan counts no more.",
+	PlanErrored:        "A plan would break something, so it is not offered.",
+	PlanAutoAuthorized: "A line of the policy allowed a plan without a person; the body quotes it.",
+	PlanAutoRefused:    "A plan was not applied by itself; the body has the codes.",
+
+	ApprovalRequested: "A person was asked.",
+	ApprovalDecided:   "A person said yes or no.",
+	ApprovalConsumed:  "A yes was used.",
+	ApprovalExpired:   "Nobody answered in time, or a yes was not used in time.",
+	ApprovalRevoked:   "What was asked about has changed, so the question counts no more.",
+	ApprovalRefused:   "A decision was not accepted; the body has the code.",
+
+	ApplyStarted:   "The files of a plan are about to be written.",
+	ApplyDone:      "All files of a plan are written.",
+	ApplyUndone:    "An apply failed; nothing of it is in the files.",
+	ApplyStale:     "A file was not what the plan expects; nothing was written.",
+	ApplyRefused:   "An apply was refused before it began; the body has the code.",
+	ApplyRecovered: "An apply that was cut off was decided at the start of the daemon.",
+
+	RollbackStarted:   "The files of a receipt are about to be put back.",
+	RollbackDone:      "What a receipt did is taken back.",
+	RollbackUndone:    "A rollback failed; nothing of it is in the files.",
+	RollbackStale:     "A file was not what the rollback expects; nothing was written.",
+	RollbackRefused:   "A rollback was refused before it began; the body has the code.",
+	RollbackRecovered: "A rollback that was cut off was decided at the start of the daemon.",
+
+	CredentialAdded:   "A credential got its reference or its value. Events hold names, never values.",
+	CredentialBound:   "A variable or header of a server takes its value from a credential.",
+	CredentialChecked: "The readiness of a credential changed.",
+	CredentialRotated: "A credential got another value.",
+	CredentialRemoved: "A credential was removed.",
+
+	AuthTokenIssued:  "An agent got a token.",
+	AuthTokenRotated: "An agent got a token in place of another.",
+	AuthTokenRevoked: "A token counts no more.",
+	AuthTokenDenied:  "Somebody without a valid token was refused.",
+	AuthOriginDenied: "A web page of another origin was refused.",
+
+	AgentManaged:         "A person said how far mcpx goes with an agent.",
+	AgentMounted:         "A person said which servers an agent shall have.",
+	AgentCertified:       "A real client passed its scenarios on this machine.",
+	AgentCertificateVoid: "A certificate counts no more: client, adapter or time has changed.",
+
+	ServiceInstalled: "The daemon became a service of the user.",
+	ServiceRemoved:   "The daemon is no longer a service of the user.",
+
+	CutoverImported: "The servers of another hub were imported.",
+	CutoverApplied:  "A person decided that another hub is retired.",
+
+	RetentionPurged: "Bodies of old events were removed; the envelopes stay.",
+}
+
+// allRefs are the refs that Check accepts.
+var allRefs = []Ref{
+	RefAgent, RefApproval, RefCandidate, RefCredential, RefOperation, RefPath, RefPlan, RefReceipt, RefServer, RefToken,
+}
