@@ -22,6 +22,9 @@ func (b Binding) Refs() ([]string, error) {
 
 // Value builds the value: resolve gives what is behind a reference.
 func (b Binding) Value(resolve func(ref string) (string, error)) (string, error) {
+	if b.Unresolved {
+		return "", invalid("binding", "nobody has said where its value comes from").Hinting("bind it with `mcpx catalog review NAME --bind VARIABLE=env:VARIABLE`")
+	}
 	if b.Ref != "" {
 		return resolve(b.Ref)
 	}

@@ -52,6 +52,7 @@ const (
 	ReasonSeveral         = "several-servers"
 	ReasonNotInCatalog    = "not-in-catalog"
 	ReasonServerNotRouted = "server-not-routable"
+	ReasonLinked          = "linked-by-person"
 )
 
 // Sighting is what is compared of an entry that was seen somewhere. It holds no value of a variable or header, and
@@ -84,8 +85,8 @@ func Sight(s Server) Sighting {
 	return out
 }
 
-// Candidate is one server that an entry may be.
-type Candidate struct {
+// Likeness is one server that an entry may be.
+type Likeness struct {
 	Server     string     `json:"server"`
 	Confidence Confidence `json:"confidence"`
 	Reasons    []string   `json:"reasons"`
@@ -96,15 +97,15 @@ const MaxCandidates = 10
 
 // Match is the result of a comparison with the whole catalog.
 type Match struct {
-	Confidence Confidence  `json:"confidence"`
-	Server     string      `json:"server,omitempty"` // the one that is meant; "" for none and for ambiguous
-	Reasons    []string    `json:"reasons"`
-	Candidates []Candidate `json:"candidates"` // every server with something in common, the surest first
+	Confidence Confidence `json:"confidence"`
+	Server     string     `json:"server,omitempty"` // the one that is meant; "" for none and for ambiguous
+	Reasons    []string   `json:"reasons"`
+	Candidates []Likeness `json:"candidates"` // every server with something in common, the surest first
 }
 
 // Has says whether any candidate has the reason.
 func (m Match) Has(reason string) bool {
-	return slices.ContainsFunc(m.Candidates, func(c Candidate) bool { return slices.Contains(c.Reasons, reason) })
+	return slices.ContainsFunc(m.Candidates, func(c Likeness) bool { return slices.Contains(c.Reasons, reason) })
 }
 
 // Index finds the servers that an entry may be. Making it is linear in the servers; a Match looks only at those with
@@ -167,12 +168,12 @@ func (x *Index) Routed(name string) Match {
 	reasons := []string{ReasonRouted}
 	return Match{
 		Confidence: MatchExact, Server: s.Name, Reasons: reasons,
-		Candidates: []Candidate{{Server: s.Name, Confidence: MatchExact, Reasons: reasons}},
+		Candidates: []Likeness{{Server: s.Name, Confidence: MatchExact, Reasons: reasons}},
 	}
 }
 
 func noMatch() Match {
-	return Match{Confidence: MatchNone, Reasons: []string{ReasonNotInCatalog}, Candidates: []Candidate{}}
+	return Match{Confidence: MatchNone, Reasons: []string{ReasonNotInCatalog}, Candidates: []Likeness{}}
 }
 
 // Match compares an entry with every server. A tie is never broken: it is ambiguous.
@@ -186,11 +187,11 @@ func (x *Index) Match(s Sighting) Match {
 	if len(near) == 0 {
 		return noMatch()
 	}
-	m := Match{Candidates: make([]Candidate, 0, len(near))}
+	m := Match{Candidates: make([]Likeness, 0, len(near))}
 	for _, i := range near {
 		m.Candidates = append(m.Candidates, x.compare(s, i))
 	}
-	slices.SortFunc(m.Candidates, func(a, b Candidate) int {
+	slices.SortFunc(m.Candidates, func(a, b Likeness) int {
 		return cmp.Or(cmp.Compare(a.Confidence.rank(), b.Confidence.rank()), cmp.Compare(a.Server, b.Server))
 	})
 	best := m.Candidates[0]
@@ -202,10 +203,25 @@ func (x *Index) Match(s Sighting) Match {
 	return m
 }
 
+// Linked is the match of an entry that a person has said to be this server: ties and other doubts are over, differences
+// stay. It never is more than medium, so that nothing is done with it unasked. False: there is no such server any more.
+func (x *Index) Linked(s Sighting, id string) (Match, bool) {
+	i := slices.IndexFunc(x.servers, func(server Server) bool { return server.ID == id })
+	if i < 0 {
+		return Match{}, false
+	}
+	c := x.compare(s, i)
+	c.Confidence = MatchMedium
+	c.Reasons = append([]string{ReasonLinked}, slices.DeleteFunc(c.Reasons, func(reason string) bool {
+		return reason == ReasonNameConflict || reason == ReasonAliasConflict
+	})...)
+	return Match{Confidence: MatchMedium, Server: c.Server, Reasons: c.Reasons, Candidates: []Likeness{c}}, true
+}
+
 // compare judges one server that has the name or the package of the entry.
-func (x *Index) compare(s Sighting, i int) Candidate {
+func (x *Index) compare(s Sighting, i int) Likeness {
 	server, sight := x.servers[i], x.sights[i]
-	c := Candidate{Server: server.Name, Confidence: MatchWeak}
+	c := Likeness{Server: server.Name, Confidence: MatchWeak}
 	add := func(reason string) { c.Reasons = append(c.Reasons, reason) }
 	byAlias := slices.Contains(server.Aliases, s.Name)
 	switch {

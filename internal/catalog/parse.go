@@ -8,7 +8,12 @@ import (
 
 // ParseSharing reads a sharing mode as a person writes it.
 func ParseSharing(s string) (Sharing, error) {
-	return parse("sharing", s, ShareSession, ShareAgent, ShareWorkspace, ShareAccount, ShareGlobal)
+	return parse("sharing", s, ShareSession, ShareAgent, ShareWorkspace, ShareAccount, ShareGlobal, ShareNone)
+}
+
+// ParseRisk reads a class of risk as a person writes it.
+func ParseRisk(s string) (Risk, error) {
+	return parse("risk", s, RiskLow, RiskNormal, RiskHigh, RiskUnknown)
 }
 
 // ParseProtocol reads a protocol override as a person writes it.

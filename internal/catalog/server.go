@@ -18,6 +18,7 @@ const (
 	ShareWorkspace Sharing = "workspace" // one for each canonical workspace root
 	ShareAccount   Sharing = "account"   // one for each credential set
 	ShareGlobal    Sharing = "global"    // one for everyone, after a person's yes
+	ShareNone      Sharing = "none"      // not routed: each agent keeps an entry of its own
 )
 
 // Protocol pins the protocol era of a backend; auto probes it.
@@ -70,20 +71,34 @@ const (
 	OnChangeKeep    OnChange = "keep"    // the old one runs until it ends for another reason
 )
 
+// CwdPolicy says in which directory a program starts.
+type CwdPolicy string
+
+// The policies; "" follows from the other fields, see Stdio.Directory.
+const (
+	CwdNone      CwdPolicy = "none"      // a private empty directory
+	CwdHome      CwdPolicy = "home"      // the user's home
+	CwdFixed     CwdPolicy = "fixed"     // Cwd
+	CwdWorkspace CwdPolicy = "workspace" // the root of the caller's workspace, the home for a caller without one
+)
+
 // Binding gives a variable or a header its value. At most one field is set; none is the empty literal.
 type Binding struct {
 	Literal  string `json:"literal,omitempty"`  // a value that is no secret
 	Ref      string `json:"ref,omitempty"`      // a credential reference, for example env:TOKEN or file:/path#KEY
 	Template string `json:"template,omitempty"` // text with {REF} in it, for example "Bearer {env:TOKEN}"
+	// Unresolved says that only the name is known: somebody has to say where the value comes from.
+	Unresolved bool `json:"unresolved,omitempty"`
 }
 
 // Stdio is a backend that speaks MCP on stdin and stdout.
 type Stdio struct {
-	Command string             `json:"command"`
-	Args    []string           `json:"args,omitempty"`
-	Cwd     string             `json:"cwd,omitempty"` // absolute; "" is the user's home
-	Env     map[string]Binding `json:"env,omitempty"`
-	EnvPass []string           `json:"env_pass,omitempty"` // names taken from the environment of mcpx connect
+	Command   string             `json:"command"`
+	Args      []string           `json:"args,omitempty"`
+	CwdPolicy CwdPolicy          `json:"cwd_policy,omitempty"`
+	Cwd       string             `json:"cwd,omitempty"` // absolute; "" is what CwdPolicy says
+	Env       map[string]Binding `json:"env,omitempty"`
+	EnvPass   []string           `json:"env_pass,omitempty"` // names taken from the environment of mcpx connect
 }
 
 // HTTP is a backend behind a URL.
@@ -141,7 +156,13 @@ type Server struct {
 	Limits    Limits    `json:"limits,omitzero"`
 	Review    Review    `json:"review"`
 	Lifecycle Lifecycle `json:"lifecycle"`
-	Source    string    `json:"source"` // provenance: operator, import, observed
+	Risk      Risk      `json:"risk,omitempty"` // "" is unknown
+	Pins      PinMode   `json:"pins,omitempty"` // "" is what Risk says, see PinMode
+	Tags      []string  `json:"tags,omitempty"`
+	Profiles  []string  `json:"profiles,omitempty"` // sets of servers that an agent can be given at once
+	Source    string    `json:"source"`             // who made the entry: operator, import, observed
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
+	// Provenance says where the fields come from, the first one first. An entry of a release without it has none; see Origins.
+	Provenance []Provenance `json:"provenance,omitempty"`
 }

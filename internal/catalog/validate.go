@@ -20,6 +20,7 @@ const (
 	maxArgs     = 512
 	maxBindings = 256
 	maxText     = 64 << 10
+	maxWords    = 32
 	// maxTime bounds the times of an entry: a call that is silent for a day is lost.
 	maxTime = 24 * time.Hour
 )
@@ -35,7 +36,7 @@ func invalid(field, format string, args ...any) *fault.Error {
 
 // Validate says what is wrong with an entry: a *fault.Error that names the field and the next step, or nil.
 func Validate(s Server) error {
-	checks := []func(Server) *fault.Error{validNames, validBackend, validModes, validPass, validLimits, validTexts}
+	checks := []func(Server) *fault.Error{validNames, validBackend, validModes, validPass, validLimits, validTexts, validWords}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return err
@@ -150,6 +151,9 @@ func validStdio(b Stdio) *fault.Error {
 	if b.Cwd != "" && !isAbs(b.Cwd) {
 		return invalid("cwd", "%q is no absolute path", b.Cwd).Hinting("write the whole path, or leave it out to start in your home")
 	}
+	if err := validDirectory(b); err != nil {
+		return err
+	}
 	if n := len(b.Env) + len(b.EnvPass); n > maxBindings {
 		return invalid("env", "%d variables, at most %d are allowed", n, maxBindings).Hinting("put them in a file of the server's")
 	}
@@ -191,6 +195,21 @@ func validCommand(c string) *fault.Error {
 	return nil
 }
 
+// validDirectory refuses a policy that another field contradicts.
+func validDirectory(b Stdio) *fault.Error {
+	if err := among("cwd-policy", b.CwdPolicy, "", CwdNone, CwdHome, CwdFixed, CwdWorkspace); err != nil {
+		return fault.From(err)
+	}
+	switch {
+	case b.CwdPolicy == CwdFixed && b.Cwd == "":
+		return invalid("cwd-policy", "fixed needs a directory").Hinting("name it with --cwd")
+	case b.CwdPolicy != "" && b.CwdPolicy != CwdFixed && b.Cwd != "":
+		return invalid("cwd-policy", "%s and the directory %q contradict each other", b.CwdPolicy, b.Cwd).
+			Hinting("use fixed, or leave the directory out: `--cwd \"\"`")
+	}
+	return nil
+}
+
 // isAbs: no os here, and an entry must mean the same on every system that may read it.
 func isAbs(p string) bool {
 	return strings.HasPrefix(p, "/") || len(p) > 2 && isAlnum(p[0]) && p[1] == ':' && (p[2] == '\\' || p[2] == '/')
@@ -218,8 +237,11 @@ func validBinding(field string, b Binding) *fault.Error {
 			return invalid(field, "holds a NUL byte or no valid UTF-8").Hinting("correct it")
 		}
 	}
+	if b.Unresolved {
+		set++
+	}
 	if set > 1 {
-		return invalid(field, "has several of literal, ref and template").Hinting("keep one of them")
+		return invalid(field, "has several of literal, ref, template and unresolved").Hinting("keep one of them")
 	}
 	if _, err := b.Refs(); err != nil {
 		return fault.From(err)
@@ -238,6 +260,8 @@ func validModes(s Server) *fault.Error {
 			return among("review", s.Review, ReviewPending, ReviewApproved, ReviewRejected, ReviewQuarantined)
 		},
 		func() error { return among("lifecycle", s.Lifecycle, Enabled, Disabled, Deprecated) },
+		func() error { return among("risk", s.Risk, "", RiskLow, RiskNormal, RiskHigh, RiskUnknown) },
+		func() error { return among("pins", s.Pins, "", PinsStrict, PinsWarn, PinsOff) },
 	}
 	if s.HTTP != nil {
 		checks = append(checks, func() error { return optional(s.HTTP.Transport, ParseTransport) })
@@ -291,6 +315,28 @@ func validLimits(s Server) *fault.Error {
 	if l := s.Limits.OrDefault(); l.Max < l.Call {
 		return invalid("call-timeout", "%s is longer than the %s that one call may take in all", l.Call, l.Max).
 			Hinting("shorten it, or raise the maximum too")
+	}
+	return nil
+}
+
+// validWords checks tags and profiles: words that a person types to find and to choose servers.
+func validWords(s Server) *fault.Error {
+	for _, list := range []struct {
+		field string
+		words []string
+	}{{"tags", s.Tags}, {"profiles", s.Profiles}} {
+		if len(list.words) > maxWords {
+			return invalid(list.field, "%d of them, at most %d are allowed", len(list.words), maxWords).Hinting("remove some")
+		}
+		for i, word := range list.words {
+			if word == "" || len(word) > maxName || SafeName(word) != word {
+				return invalid(list.field, "%q may hold only the letters A-Z and a-z, digits, and . _ -, at most %d of them", word, maxName).
+					Hinting("use %q", SafeName(word))
+			}
+			if slices.Contains(list.words[:i], word) {
+				return invalid(list.field, "%q is there twice", word).Hinting("remove it")
+			}
+		}
 	}
 	return nil
 }

@@ -231,12 +231,28 @@ func TestRevision(t *testing.T) {
 }
 
 func TestNotRoutable(t *testing.T) {
-	if r := NotRoutable(stdio(nil)); r != nil {
-		t.Errorf("an approved entry is not routed: %v", r)
-	}
-	r := NotRoutable(Server{Review: ReviewQuarantined, Lifecycle: Disabled})
-	if got := strings.Join(r, " "); got != "quarantined-tools-changed lifecycle-disabled backend-incomplete" {
-		t.Errorf("reasons %s", got)
+	for _, tc := range []struct {
+		want   string
+		change func(*Server)
+	}{
+		{"", func(*Server) {}},
+		{"", func(s *Server) { s.Lifecycle = Deprecated }}, // it routes, and is mounted nowhere new
+		{"review-pending", func(s *Server) { s.Review = ReviewPending }},
+		{"review-rejected", func(s *Server) { s.Review = ReviewRejected }},
+		{"quarantined-tools-changed lifecycle-disabled backend-incomplete", func(s *Server) { s.Review, s.Lifecycle, s.Stdio = ReviewQuarantined, Disabled, nil }},
+		{"backend-unsafe-url", func(s *Server) { s.Stdio, s.HTTP = nil, &HTTP{URL: "https://ada:hunter2@example.com/mcp"} }},
+		{"binding-unresolved:A binding-unresolved:B", func(s *Server) {
+			s.Stdio.Env = map[string]Binding{"B": {Unresolved: true}, "A": {Unresolved: true}, "C": {Ref: "env:NOT_SET"}}
+		}},
+		{"binding-unresolved:Authorization", func(s *Server) {
+			s.Stdio, s.HTTP = nil, &HTTP{URL: "https://example.com/mcp", Headers: map[string]Binding{"Authorization": {Unresolved: true}}}
+		}},
+		{"sharing-none", func(s *Server) { s.Sharing = ShareNone }},
+		{"name-conflict", func(s *Server) { s.Name = reserved }},
+	} {
+		if got := strings.Join(NotRoutable(stdio(tc.change)), " "); got != tc.want {
+			t.Errorf("reasons %q, want %q", got, tc.want)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ func (s *Server) laneKey(c Caller) string {
 		if hasRefs(e) {
 			return "account:" + c.Principal
 		}
-	case catalog.ShareSession, "":
+	case catalog.ShareSession, catalog.ShareNone, "": // none is not routed at all
 		return ""
 	}
 	s.narrowed.Store(true)
