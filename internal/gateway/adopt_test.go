@@ -57,26 +57,51 @@ func TestAdoptionDecides(t *testing.T) {
 		}
 	})
 	t.Run("undecided", func(t *testing.T) {
-		mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
-		x := initialize(t, mc.s, "2025-11-25", "{}")
-		mc.kill()
-		mc.k.adopting = make(chan struct{})
-		mc.start()
-		began := time.Now()
-		answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`))
-		if member(t, answer, "error", "code") != float64(codeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
-			t.Errorf("after %s the call got %s", time.Since(began), answer)
-		}
-		if len(mc.k.all()) != 1 {
-			t.Errorf("%d processes", len(mc.k.all()))
-		}
-		eventually(t, "it is given up", func() bool { return mc.s.status().State == Wedged })
-		if answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":9,"method":"prompts/list"}`)); !strings.Contains(answer, "result") {
-			t.Errorf("the call after that got %s", answer)
-		}
-		if st := mc.s.status(); st.State != Ready || len(st.Lanes) != 2 || len(mc.k.all()) != 2 || len(mc.k.ended) != 0 {
-			t.Errorf("status is %+v, ended %q", st, mc.k.ended)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+			x := initialize(t, mc.s, "2025-11-25", "{}")
+			mc.kill()
+			mc.k.adopting = make(chan struct{})
+			mc.start()
+			began := time.Now()
+			answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`))
+			if member(t, answer, "error", "code") != float64(codeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
+				t.Errorf("after %s the call got %s", time.Since(began), answer)
+			}
+			if len(mc.k.all()) != 1 {
+				t.Errorf("%d processes", len(mc.k.all()))
+			}
+			time.Sleep(30 * time.Second) // all tries
+			if state := mc.s.status().State; state != Wedged {
+				t.Errorf("its server is %s", state)
+			}
+			if answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":9,"method":"prompts/list"}`)); !strings.Contains(answer, "result") {
+				t.Errorf("the call after that got %s", answer)
+			}
+			if st := mc.s.status(); st.State != Ready || len(st.Lanes) != 2 || len(mc.k.all()) != 2 || len(mc.k.ended) != 0 {
+				t.Errorf("status is %+v, ended %q", st, mc.k.ended)
+			}
+			mc.end()
+		})
+	})
+	t.Run("answers late", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
+			x := initialize(t, mc.s, "2025-11-25", "{}")
+			mc.kill()
+			mc.k.adopting = make(chan struct{})
+			mc.start()
+			time.Sleep(2*adoptWithin + adoptPause) // the second try has failed, too
+			close(mc.k.adopting)
+			time.Sleep(adoptPause)
+			if answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`)); !strings.Contains(answer, "result") {
+				t.Errorf("the call got %s", answer)
+			}
+			if st := mc.s.status(); st.State != Ready || len(st.Lanes) != 1 || len(mc.k.all()) != 1 {
+				t.Errorf("status is %+v, %d processes", st, len(mc.k.all()))
+			}
+			mc.end()
+		})
 	})
 	t.Run("held by another daemon", func(t *testing.T) {
 		mc := newMachine(t, nil, toolCalls(make(chan Outbound, 1)))
@@ -235,7 +260,7 @@ func TestOneHangs(t *testing.T) {
 		if answer, _ := reply(t, r); member(t, answer, "error", "code") != float64(codeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
 			t.Errorf("after %s its client got %s", time.Since(began), answer)
 		}
-		time.Sleep(adoptWithin)
+		time.Sleep(30 * time.Second) // all tries
 		if st := mc.s.status(); len(st.Lanes) != len(sessions) || len(mc.k.all()) != len(sessions) {
 			t.Errorf("%d lanes of %d processes", len(st.Lanes), len(mc.k.all()))
 		}

@@ -15,8 +15,14 @@ import (
 const (
 	// adoptAtOnce is how many children are adopted at the same time.
 	adoptAtOnce = 16
-	// adoptWithin bounds the adoption of one child: one that does not answer must not hold up its callers for longer.
+	// adoptWithin is how long a supervisor may take to answer, each time.
 	adoptWithin = 3 * time.Second
+	// adoptTries is how often one that does not answer is tried (supervisor.md section 9): it may be stopped, or the machine
+	// be too busy. Meanwhile its callers are told to come back; afterwards another process is started in its place, without
+	// what this one remembers.
+	adoptTries = 3
+	// adoptPause is the time between two tries. All of them take less than 30 s.
+	adoptPause = 6 * time.Second
 )
 
 // Restore goes on with what an earlier daemon left: sessions of clients, and children that outlived it. It returns when
@@ -42,11 +48,7 @@ func (g *Gateway) Restore(ctx context.Context) error {
 			keeper.End(one.ID, why)
 			continue
 		}
-		g.goes.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			a.run()
-		})
+		g.goes.Go(func() { a.run(turns) })
 	}
 	return errors.Join(err, keeperErr)
 }
@@ -202,14 +204,41 @@ var errUnfinished = fault.New(fault.Unavailable, "lane-unfinished").Saying("its 
 // errUnwanted is a child whose server was changed while it was being adopted.
 var errUnwanted = fault.New(fault.Unavailable, "lane-unwanted").Saying("its server was removed, disabled or changed")
 
+// attempt attaches to the child once, when it has its turn. Again: nothing answered, and that may change.
+func (a *adoption) attempt(turns chan struct{}) (again bool, err error) {
+	turns <- struct{}{}
+	defer func() { <-turns }()
+	ctx, stop := context.WithTimeout(a.slot.srv.g.ctx, adoptWithin)
+	defer stop()
+	a.known = a.slot.srv.learn(ctx)
+	err = a.keeper.Adopt(ctx, a.one.ID, a.take)
+	return err != nil && a.lane == nil && errors.Is(ctx.Err(), context.DeadlineExceeded), err
+}
+
+// persist attempts until there is an answer, or often enough.
+func (a *adoption) persist(turns chan struct{}) error {
+	for try := 1; ; try++ {
+		again, err := a.attempt(turns)
+		// Who was not answered in time may have been let in all the same: that is noticed when it is gone.
+		again = again || try > 1 && fault.KindOf(err) == fault.Busy
+		if !again || try == adoptTries || a.slot.srv.moving.Load() {
+			return err
+		}
+		select {
+		case <-time.After(adoptPause):
+		case <-a.slot.srv.g.ctx.Done():
+			return err
+		case <-a.slot.srv.moved:
+			return err
+		}
+	}
+}
+
 // run adopts the child and opens its lane. A child that cannot be adopted leaves its place to an ordinary start.
-func (a *adoption) run() {
+func (a *adoption) run(turns chan struct{}) {
 	s := a.slot.srv
 	began := s.g.now()
-	ctx, stop := context.WithTimeout(s.g.ctx, adoptWithin)
-	defer stop()
-	a.known = s.learn(ctx)
-	err := a.keeper.Adopt(ctx, a.one.ID, a.take)
+	err := a.persist(turns)
 	attrs := []slog.Attr{
 		slog.String(key.Server, s.name()), slog.String(key.Lane, a.slot.key), slog.Int(key.Child, a.one.Child), slog.Duration(key.Took, s.g.now().Sub(began)),
 	}
