@@ -97,6 +97,7 @@ type Entry struct {
 	Variables []string         `json:"variables"` // names
 	Headers   []string         `json:"headers"`   // names
 	Auth      string           `json:"auth"`
+	Tools     *Tools           `json:"tools,omitempty"` // what it says about single tools; nil nothing
 	Package   *catalog.Package `json:"package"`         // null for a bridge of mcpx and for a broken entry
 	Routed    *Routed          `json:"routed"`          // null: it does not go through mcpx
 	Parse     string           `json:"parse"`           // complete, extra or broken

@@ -189,7 +189,7 @@ type Form struct {
 // of the plan gets the credential under the same name of variable or header. Without a Credential nothing is kept: the
 // place gets Put.
 type Move struct {
-	Field      []string `json:"field"`         // below the entry: ["env", "TOKEN"], ["headers", "Authorization"], ["args", "3"]
+	Field      []string `json:"field"`         // below the entry: ["env", "TOKEN"], ["headers", "Authorization"], ["args", "3"]; ["url"] whatever the agent calls it
 	Credential string   `json:"credential"`    // name in the credential store
 	Put        string   `json:"put,omitempty"` // what stands there afterwards; "" the field goes
 }

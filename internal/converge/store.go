@@ -19,9 +19,17 @@ const (
 
 // Mount is one server that an agent shall have.
 type Mount struct {
-	Server string `json:"server"` // id of the catalog entry
-	Name   string `json:"name"`   // as the agent names it
-	Scope  string `json:"scope"`
+	Server string `json:"server"`           // id of the catalog entry
+	Name   string `json:"name"`             // as the agent names it
+	Scope  string `json:"scope"`            // "" is user
+	Absent bool   `json:"absent,omitempty"` // the agent shall not have it any more
+	Tools  *Tools `json:"tools,omitempty"`  // the filter that its entry shall have; nil: nobody cares
+}
+
+// Tools is what an entry says about single tools of its server.
+type Tools struct {
+	Allow []string `json:"allow,omitempty"` // none: all
+	Deny  []string `json:"deny,omitempty"`
 }
 
 // AgentRecord is what is decided about one agent.
@@ -29,6 +37,7 @@ type AgentRecord struct {
 	Agent   string    `json:"agent"`
 	Level   Level     `json:"level"`
 	Mounts  []Mount   `json:"mounts"`
+	Only    bool      `json:"only_mounts,omitempty"` // what is led through mcpx and is not in Mounts is extra
 	Since   time.Time `json:"since"`
 	Control string    `json:"control_plane,omitempty"` // strategy by which mcp_hub is reached: helper, env or bridge; "" not installed
 }
@@ -40,6 +49,8 @@ type FileRecord struct {
 	Seen    time.Time `json:"seen_at"`
 	// Gone are entries that the file had once, the last ones first. They count for nothing.
 	Gone []Tombstone `json:"gone,omitempty"`
+	// Troubles are what Drift told about the file and since when, so that a time survives the next observation.
+	Troubles []TroubleSince `json:"troubles,omitempty"`
 }
 
 // Tombstone is an entry that is no longer in its file.

@@ -1,0 +1,134 @@
+package converge
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpx/internal/catalog"
+)
+
+// Bounds of what is applied without a person, governance.md section 5.1.
+const (
+	fightWindow   = 24 * time.Hour
+	fightChanges  = 2 // of our changes that were undone
+	applyWindow   = time.Hour
+	appliesOfFile = 6
+)
+
+// Why a plan is not applied without a person. All conditions of governance.md section 5.2 have to hold.
+const (
+	autoPolicy     = "auto-off"
+	autoLevel      = "agent-not-auto"
+	autoCertified  = "client-uncertified"
+	autoScope      = "scope-not-personal"
+	autoShared     = "file-shared"
+	autoLink       = "link-outside-home"
+	autoKind       = "kind-not-auto"
+	autoConfidence = "confidence-not-high"
+	autoRoutable   = "server-not-routable"
+	autoRisk       = "server-risk-high"
+	autoPins       = "pins-not-accepted"
+	autoSecret     = "secret-involved"
+	autoVariables  = "variables-involved"
+	autoCwd        = "cwd-involved"
+	autoParse      = "parse-not-complete"
+	autoLayers     = "layers-unchecked"
+	autoFight      = "fighting-writer"
+	autoRate       = "apply-rate"
+	autoFailed     = "failed-before"
+	autoRolledBack = "rolled-back-before"
+	autoWaiting    = "file-has-waiting-plan"
+	autoUnready    = "plan-not-ready"
+	autoDialect    = "dialect-documented"
+)
+
+// autoEntry lists what the entry and its server forbid.
+func (x *view) autoEntry(f Finding, s *catalog.Server) []string {
+	var no []string
+	refuse := func(is bool, code string) {
+		if is {
+			no = append(no, code)
+		}
+	}
+	file := x.files[place{f.Agent, f.File}]
+	refuse(f.Scope != scopeUser && f.Scope != scopeLocal, autoScope)
+	refuse(file.Shared, autoShared)
+	refuse(leaves(file, x.Look.Home), autoLink)
+	refuse(f.Match.Confidence != catalog.MatchHigh, autoConfidence)
+	refuse(len(catalog.NotRoutable(*s)) > 0, autoRoutable)
+	refuse(s.Risk.OrUnknown() == catalog.RiskHigh || s.Risk.OrUnknown() == catalog.RiskUnknown, autoRisk)
+	refuse(!x.Pinned[s.Name], autoPins)
+	refuse(f.Facts.Hidden || slices.ContainsFunc(f.Problems, func(p Problem) bool { return p.Code == reasonMoveSecret }), autoSecret)
+	refuse(len(f.Variables)+len(f.Headers) > 0 || f.Auth != "" && f.Auth != "none", autoVariables)
+	refuse(f.Cwd != "", autoCwd)
+	refuse(f.Parse != "complete" || len(f.Problems) > 0, autoParse)
+	refuse(f.Facts.Layered || f.Facts.Shadowed, autoLayers)
+	refuse(file.Evidence != "" || habits[f.Agent].unsure, autoDialect)
+	return no
+}
+
+// leaves says whether the file is reached by a link that leads out of the home.
+func leaves(f File, home string) bool {
+	if f.Real == "" || f.Real == f.Path {
+		return false
+	}
+	return home == "" || !strings.HasPrefix(path.Clean(f.Real), path.Clean(home)+"/")
+}
+
+// autoPlan lists what level, policy and history forbid, whatever the entry is.
+func (x *view) autoPlan(p Plan) []string {
+	var no []string
+	refuse := func(is bool, code string) {
+		if is {
+			no = append(no, code)
+		}
+	}
+	refuse(p.State != PlanReady || len(p.Needs) > 0, autoUnready)
+	refuse(x.level(p.Agent) != LevelAuto, autoLevel)
+	refuse(x.Policy.Allows(p.Risk.Class) == "", autoPolicy)
+	refuse(!x.Certified[p.Agent], autoCertified)
+	refuse(p.Kind != PlanRoute, autoKind)
+	var fights int
+	files := map[string]int{}
+	var failed, back bool
+	for _, r := range x.Receipts {
+		if r.Agent == p.Agent && r.Entry == p.Entry && r.Kind != PlanRollback {
+			back = back || r.State == ReceiptRolledBack
+			// What is proposed again was undone: a change that holds needs no plan.
+			if r.State == ReceiptApplied && within(r.Started, x.Now, fightWindow) && touches(r, p) {
+				fights++
+			}
+		}
+		failed = failed || r.Plan == p.ID && r.State == ReceiptUndone
+		if within(r.Started, x.Now, applyWindow) {
+			for _, w := range r.Files {
+				files[w.Real]++
+			}
+		}
+	}
+	refuse(fights >= fightChanges, autoFight)
+	refuse(slices.ContainsFunc(p.Changes, func(c Change) bool { return files[c.Real] >= appliesOfFile }), autoRate)
+	refuse(failed, autoFailed)
+	refuse(back, autoRolledBack)
+	refuse(slices.ContainsFunc(p.Changes, func(c Change) bool { return x.Waiting[c.Real] }), autoWaiting)
+	return no
+}
+
+func within(t, now time.Time, d time.Duration) bool { return !t.Before(now.Add(-d)) }
+
+func touches(r Receipt, p Plan) bool {
+	return slices.ContainsFunc(r.Files, func(w Written) bool {
+		return slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Real == w.Real })
+	})
+}
+
+// OwnResult says whether a file is as a receipt left it: then nobody but mcpx has changed it.
+func OwnResult(receipts []Receipt, real, sha256 string) bool {
+	return slices.ContainsFunc(receipts, func(r Receipt) bool {
+		return r.State == ReceiptApplied && slices.ContainsFunc(r.Files, func(w Written) bool {
+			return w.Real == real && w.After.SHA256 == sha256 && w.After.Absent == (sha256 == "")
+		})
+	})
+}
