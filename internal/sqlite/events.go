@@ -35,7 +35,7 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	sqlInsertRef  = `INSERT INTO event_refs (name, value, seq) VALUES (?, ?, ?)`
 	sqlInsertBody = `INSERT INTO event_bodies (seq, body) VALUES (?, ?)`
-	sqlChainEnd   = `SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1`
+	sqlChainEnd   = `SELECT seq, hash FROM events WHERE seq = (SELECT max(seq) FROM events)`
 )
 
 func scanEvent(row scanner) (event.Event, error) {

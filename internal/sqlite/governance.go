@@ -12,7 +12,7 @@ import (
 
 // The statements of plans, receipts, agents and observations.
 const (
-	sqlPlans = `SELECT body FROM plans WHERE seq < ? ORDER BY seq DESC LIMIT ?`
+	sqlPlans    = `SELECT body FROM plans WHERE seq < ? ORDER BY seq DESC LIMIT ?`
 	sqlPlansIn  = `SELECT body FROM plans WHERE state = ?1 AND seq < ?3 AND (?2 = '' OR agent = ?2) ORDER BY seq DESC LIMIT ?4`
 	sqlPlansOf  = `SELECT body FROM plans WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT ?`
 	sqlPlanSeq  = `SELECT seq FROM plans WHERE id = ?`

@@ -36,6 +36,24 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 		"DeleteSession": deleteSession,
 		"Epoch":         epoch,
 		"RaiseEpoch":    raiseEpoch,
+
+		"Events":           events,
+		"EventHead":        eventHead,
+		"AppendEvent":      appendEvent,
+		"Approvals":        approvals,
+		"ApprovalByID":     approvalByID,
+		"PutApproval":      putApproval,
+		"Plans":            plans,
+		"PlanByID":         planByID,
+		"PutPlan":          putPlan,
+		"Receipts":         receipts,
+		"ReceiptByID":      receiptByID,
+		"PutReceipt":       putReceipt,
+		"AgentRecords":     agentRecords,
+		"PutAgentRecord":   putAgentRecord,
+		"FileRecords":      fileRecords,
+		"PutFileRecord":    putFileRecord,
+		"DeleteFileRecord": deleteFileRecord,
 	}
 	for _, port := range []reflect.Type{reflect.TypeFor[store.Tx](), reflect.TypeFor[store.Reader]()} {
 		for m := range port.Methods() {
@@ -49,6 +67,8 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 		"undone-on-panic": undoneOnPanic,
 		"snapshot":        snapshot,
 		"serial-changes":  serialChanges,
+		"serial-events":   serialEvents,
+		"one-commit":      oneCommit,
 		"cancelled":       cancelled,
 	}
 	for _, group := range []map[string]func(*testing.T, Pair){methods, cases} {
