@@ -28,6 +28,8 @@ type DB interface {
 // Reader is what a View can read.
 type Reader interface {
 	catalog.Reader
+	catalog.CandidateReader
+	catalog.PinReader
 	converge.Reader
 	approval.Reader
 	event.Reader
@@ -38,6 +40,8 @@ type Reader interface {
 // Tx is what a Change can read and write. It ends with the function it was given to.
 type Tx interface {
 	catalog.Store
+	catalog.CandidateStore
+	catalog.PinStore
 	converge.Store
 	approval.Store
 	event.Log

@@ -30,13 +30,14 @@ type state struct {
 	seq      uint64
 	epoch    store.Epoch
 	governance
+	staged
 }
 
 var _ store.DB = (*Model)(nil)
 
 // NewModel makes an empty store.
 func NewModel() *Model {
-	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, governance: newGovernance()}}
+	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, governance: newGovernance(), staged: newStaged()}}
 }
 
 // View runs fn on one snapshot.
@@ -71,6 +72,7 @@ func (m *Model) Close() error { return nil }
 func (s *state) clone() state {
 	return state{
 		servers: maps.Clone(s.servers), sessions: maps.Clone(s.sessions), seq: s.seq, epoch: s.epoch, governance: s.governance.clone(),
+		staged: s.staged.clone(),
 	}
 }
 
@@ -148,6 +150,7 @@ func (s *state) DeleteServer(_ context.Context, p catalog.DeleteServer) error {
 	}
 	delete(s.servers, p.ID)
 	maps.DeleteFunc(s.sessions, func(_ string, v store.Session) bool { return v.Server == p.ID })
+	s.forget(p.ID)
 	return nil
 }
 
