@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"mcpx/internal/atomicfile"
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
 )
@@ -20,6 +21,7 @@ type FilesConfig struct {
 	// Keep stores a raw value that leaves a file as a credential. It is called before the file is written, and again with
 	// the same value when an apply is repeated.
 	Keep func(ctx context.Context, credential, value string) error
+	Disk atomicfile.Disk // nil: that of this machine
 }
 
 // minKey is the shortest key that digests are made with: as long as the digest.

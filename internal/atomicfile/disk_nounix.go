@@ -1,0 +1,25 @@
+//go:build !unix
+
+package atomicfile
+
+import (
+	"io/fs"
+	"os"
+)
+
+const noWait = 0
+
+func factsOf(_ *os.File, info fs.FileInfo) (Facts, error) {
+	return Facts{Mode: info.Mode().Perm(), Owner: -1}, nil
+}
+
+// Writable cannot be told here: the attempt will.
+func Writable(string) error { return nil }
+
+func copyFacts(f *os.File, like string) error {
+	info, err := os.Lstat(like)
+	if err != nil {
+		return err
+	}
+	return f.Chmod(info.Mode().Perm())
+}

@@ -1,0 +1,50 @@
+//go:build unix
+
+package atomicfile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// noWait keeps the opening of a pipe, which took the place of a file, from waiting.
+const noWait = unix.O_NONBLOCK
+
+// factsOf tells what the system knows about an open file.
+func factsOf(f *os.File, info fs.FileInfo) (Facts, error) {
+	facts := Facts{Mode: info.Mode().Perm(), Owner: -1}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return facts, nil
+	}
+	facts.Identity = fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+	facts.Links = uint64(stat.Nlink) //nolint:unconvert // its type differs between systems
+	facts.Owner = int(stat.Uid)
+	var err error
+	facts.Immutable, err = immutable(f)
+	return facts, err
+}
+
+// Writable says whether this process may make, rename and remove files in a directory.
+func Writable(dir string) error {
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return &fs.PathError{Op: "access", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// keepOwner gives the staged file owner and group of the file that it is to replace.
+func keepOwner(f *os.File, like *unix.Stat_t) error {
+	var own unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &own); err != nil {
+		return err
+	}
+	if own.Uid == like.Uid && own.Gid == like.Gid {
+		return nil
+	}
+	return f.Chown(int(like.Uid), int(like.Gid))
+}

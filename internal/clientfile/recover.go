@@ -1,0 +1,124 @@
+package clientfile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"mcpx/internal/atomicfile"
+	"mcpx/internal/converge"
+	"mcpx/internal/crash"
+)
+
+// Recover decides an apply whose daemon was killed; see converge.Target. It goes by the intents beside the backups and by
+// the files, so that it may be killed, too.
+func (f *Files) Recover(ctx context.Context, look converge.Look, receipt string, changes []converge.Change) (written []converge.Written, applied bool, problems []converge.Problem, err error) {
+	if err := checkReceipt(receipt, len(changes)); err != nil {
+		return nil, false, nil, err
+	}
+	intents, err := f.intents(receipt)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	f.dropOwnLocks(look, receipt, changes)
+	if len(intents) == 0 || len(intents) != len(changes) {
+		return nil, false, nil, nil
+	}
+	held, err := f.lock(ctx, look, receipt, changes)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	defer held.release()
+	jobs := make([]*job, 0, len(intents))
+	for n, i := range intents {
+		j := &job{change: changes[n], number: n, written: i.Written}
+		if j.before, err = f.beforeOf(receipt, i.Written); err != nil {
+			return nil, false, nil, err
+		}
+		j.swap = atomicfile.Swap{
+			Disk: f.disk(), Target: i.Written.Real, Staged: i.Staged,
+			Old: atomicfile.State{Absent: i.Written.Before.Absent, SHA256: i.Written.Before.SHA256},
+			New: atomicfile.State{Absent: i.Written.After.Absent, SHA256: i.Written.After.SHA256},
+		}
+		jobs = append(jobs, j)
+	}
+	applied, err = f.decide(ctx, look, receipt, jobs)
+	for _, j := range jobs {
+		problems = append(problems, j.problems()...)
+	}
+	return writtenOf(jobs), applied, problems, err
+}
+
+// decide goes forward when all files have what the apply wanted, else back.
+func (f *Files) decide(ctx context.Context, look converge.Look, receipt string, jobs []*job) (applied bool, err error) {
+	applied = true
+	for _, j := range jobs {
+		v, err := j.swap.Decide(ctx)
+		j.keeps(v.Kept)
+		if err != nil {
+			return false, writeFailed(j.change.Path, err)
+		}
+		crash.Point("apply.decided")
+		if v.At == atomicfile.AtOther {
+			j.note("third-party-edit", "another process has written the file since")
+		}
+		applied = applied && (v.At == atomicfile.AtNew || v.At == atomicfile.AtOther && f.holds(look, receipt, j))
+	}
+	for _, j := range slices.Backward(jobs) {
+		if applied {
+			kept, err := j.swap.Clean(ctx)
+			j.keeps(kept)
+			if err == nil {
+				err = f.verifyAgain(look, j)
+			}
+			if err != nil {
+				return false, writeFailed(j.change.Path, err)
+			}
+			continue
+		}
+		if _, err := f.back(ctx, j); err != nil {
+			return false, writeFailed(j.change.Path, err)
+		}
+	}
+	return applied, nil
+}
+
+// verifyAgain fills in what the killed apply could not.
+func (f *Files) verifyAgain(look converge.Look, j *job) error {
+	notes := slices.Clone(j.written.Notes)
+	err := f.verify(look, j)
+	j.written.Exchange = "exchange"
+	if slices.ContainsFunc(notes, func(n converge.Note) bool { return n.Code == "third-party-edit" }) {
+		j.written.Notes = notes // said already
+	}
+	return err
+}
+
+// holds says whether a file that somebody else has written has what the steps want, because he started from our bytes.
+func (f *Files) holds(look converge.Look, receipt string, j *job) bool {
+	now, err := f.disk().Read(j.swap.Target)
+	if err != nil || now.Absent {
+		return false
+	}
+	d := converge.Drafting{Agent: j.change.Agent, Path: j.change.Path, Steps: j.change.Steps}
+	if d.Reverts, err = f.reverted(j.change); err != nil || d.Reverts != nil {
+		return false // what a rollback leaves says nothing of whether it was done
+	}
+	again, err := f.draft(look, d, now.Data, true)
+	return err == nil && !again.remove && atomicfile.Sum(again.result) == now.SHA256
+}
+
+// problems are the notes that a person has to know of.
+func (j *job) problems() []converge.Problem {
+	var all []converge.Problem
+	for _, n := range j.written.Notes {
+		if n.Code == "third-party-edit" || n.Code == "third-party-kept" {
+			all = append(all, converge.Problem{Code: n.Code, Field: j.change.Path, Text: n.Text})
+		}
+	}
+	return all
+}
+
+func noteOf(code, format string, args ...any) converge.Note {
+	return converge.Note{Code: code, Text: fmt.Sprintf(format, args...)}
+}
