@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"testing"
@@ -55,6 +56,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 		"PutFileRecord":    putFileRecord,
 		"DeleteFileRecord": deleteFileRecord,
 	}
+	maps.Copy(methods, stagedCases)
 	for _, port := range []reflect.Type{reflect.TypeFor[store.Tx](), reflect.TypeFor[store.Reader]()} {
 		for m := range port.Methods() {
 			if methods[m.Name] == nil {
