@@ -11,11 +11,14 @@ import (
 // byteOrderMark in UTF-8.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
+// errMark is the refusal of a byte order mark.
+var errMark = &catalog.SyntaxError{Line: 1, Column: 1, Reason: "a byte order mark stands before the text"}
+
 // parseJSON reads a document as its agent would: what breaks it there is a *catalog.SyntaxError here.
 func parseJSON(data []byte, l lenience) (node, error) {
 	if bytes.HasPrefix(data, byteOrderMark) {
 		if !l.mark {
-			return node{}, &catalog.SyntaxError{Line: 1, Column: 1, Reason: "a byte order mark stands before the text"}
+			return node{}, errMark
 		}
 		data = data[len(byteOrderMark):]
 	}

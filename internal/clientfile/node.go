@@ -82,3 +82,30 @@ func (n node) merged(over node) node {
 	}
 	return out
 }
+
+// same says whether two values mean the same to an agent: the order of names does not matter, and of equal names the
+// last one counts.
+func same(a, b node) bool {
+	if a.kind != b.kind || a.text != b.text && a.kind != object && a.kind != list && a.kind != absent {
+		return false
+	}
+	switch a.kind {
+	case object:
+		x, y := a.names(), b.names()
+		return slices.Equal(x, y) && !slices.ContainsFunc(x, func(name string) bool { return !same(a.get(name), b.get(name)) })
+	case list:
+		return slices.EqualFunc(a.items, b.items, same)
+	case absent, text, number, boolean:
+	}
+	return true
+}
+
+// names are the different names of an object, in order of the alphabet.
+func (n node) names() []string {
+	all := make([]string, 0, len(n.fields))
+	for _, f := range n.fields {
+		all = append(all, f.name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
