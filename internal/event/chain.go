@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -31,7 +32,9 @@ var kindForm = regexp.MustCompile(`^[a-z]+\.[a-z_]+$`)
 // mistake of whoever drafted it, so the kind is Internal.
 func Check(d Draft) error {
 	bad := func(format string, args ...any) error {
-		return fault.New(fault.Internal, "event-malformed").Saying("event "+string(d.Kind)+": "+format, args...)
+		return fault.New(fault.Internal, "event-malformed").
+			Saying("the event %s cannot be recorded: %s", d.Kind, fmt.Sprintf(format, args...)).
+			Hinting("report this; what it tells of was not done")
 	}
 	if _, known := Kinds[d.Kind]; !known || !kindForm.MatchString(string(d.Kind)) {
 		return bad("no such kind")

@@ -69,35 +69,26 @@ func VerifyExport(r io.Reader) (Verdict, error) {
 		v    Verdict
 		prev Event
 	)
-	in := bufio.NewReaderSize(r, maxLine)
-	for {
-		line, err := in.ReadSlice('\n')
-		ended := errors.Is(err, io.EOF)
-		if err != nil && !ended && !errors.Is(err, bufio.ErrBufferFull) {
-			return v, err
-		}
-		bad := func(why Why) (Verdict, error) {
-			v.Bad = &Bad{Seq: prev.Seq + 1, Why: why}
-			return v, nil
-		}
-		if ended && len(line) == 0 {
-			return bad(ClosingMissing)
-		}
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, maxLine)
+	in.Split(wholeLines)
+	bad := func(why Why) (Verdict, error) {
+		v.Bad = &Bad{Seq: prev.Seq + 1, Why: why}
+		return v, nil
+	}
+	for in.Scan() {
+		line := in.Bytes()
 		if bytes.HasPrefix(line, []byte(`{"count":`)) {
 			var c Closing
-			if !exact(line, &c) {
+			switch {
+			case !exact(line, &c):
 				return bad(LineMalformed)
-			}
-			if c != v.Closing {
+			case c != v.Closing:
 				return bad(ClosingDiffers)
-			}
-			if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
-				if err != nil {
-					return v, err
-				}
+			case in.Scan() || errors.Is(in.Err(), bufio.ErrTooLong):
 				return bad(LineMalformed)
 			}
-			return v, nil
+			return v, in.Err()
 		}
 		var e Event
 		if !exact(line, &e) {
@@ -112,12 +103,33 @@ func VerifyExport(r io.Reader) (Verdict, error) {
 		v.count([]Event{e})
 		prev = e
 	}
+	switch err := in.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return bad(LineMalformed)
+	case err != nil:
+		return v, err
+	}
+	return bad(ClosingMissing)
+}
+
+// wholeLines splits like bufio.ScanLines, but keeps the ends of lines: a missing one is found, too.
+func wholeLines(data []byte, atEOF bool) (int, []byte, error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i+1], nil
+	}
+	if atEOF && len(data) > 0 {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
 }
 
 // exact reads a line into v and tells whether it is what writeLine makes of v.
 func exact(line []byte, v any) bool {
 	if json.Unmarshal(line, v) != nil {
 		return false
+	}
+	if e, ok := v.(*Event); ok {
+		e.At = e.At.UTC() // one moment has many spellings, and a time remembers the zone it was read with
 	}
 	var again bytes.Buffer
 	return writeLine(&again, v) == nil && bytes.Equal(line, again.Bytes())
