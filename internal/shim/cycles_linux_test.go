@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -98,5 +99,58 @@ func TestS17Cycles(t *testing.T) {
 	t.Logf("%.1f MB, before %.1f MB", float64(now)/1e6, float64(memory)/1e6)
 	if now > memory+grown && !raced {
 		t.Error("the supervisor grows with its daemons")
+	}
+}
+
+// TestS17Lanes: many supervisors side by side, each with a full ring, cost what one does, and daemons that come and go leave
+// nothing behind in any of them. MCPX_TEST_FULL=1 has 200.
+func TestS17Lanes(t *testing.T) {
+	lanes := 8
+	if os.Getenv("MCPX_TEST_FULL") != "" && !raced {
+		lanes = 200
+	}
+	const (
+		lines  = 2 * keptBytes / 100 // twice what is kept
+		cycles = 5
+	)
+	all := make([]*ward, lanes)
+	files, idle := make([]int, lanes), make([]int64, lanes)
+	for i := range all {
+		w := newWard(t, nil)
+		a := w.attach(t, nil)
+		a.ask(1, "flood-after", filepath.Join(w.root, "go")+fmt.Sprint(" ", lines))
+		a.until("WRITTEN", func(f frame) bool { return f.kind == kindWritten })
+		a.die()
+		w.wait(t, "the end of the daemon", alone)
+		all[i], files[i], idle[i] = w, openFiles(t, w.record.Supervisor.Pid), anonymous(t, w.record.Supervisor.Pid)
+	}
+	for _, w := range all {
+		touch(t, filepath.Join(w.root, "go"))
+	}
+	for _, w := range all {
+		st := w.wait(t, "the end of the flood", func(st status) bool { return st.Journal.Running == 0 })
+		if st.Journal.Ring > keptBytes || st.Journal.Ring < keptBytes/2 {
+			t.Errorf("the ring has %d bytes", st.Journal.Ring)
+		}
+	}
+	for i, w := range all {
+		checkMemory(t, w.record.Supervisor.Pid, idle[i])
+	}
+	for i, w := range all {
+		for n := range cycles {
+			a := w.attach(t, nil)
+			if got := len(a.kept()); (n == 0) != (got > 1) { // the answer stays until somebody is done with it
+				t.Errorf("attachment %d brought %d messages", n, got)
+			}
+			a.die()
+			w.wait(t, "the end of the daemon", alone)
+		}
+		now := openFiles(t, w.record.Supervisor.Pid)
+		for limit := time.Now().Add(10 * time.Second); now > files[i] && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
+			now = openFiles(t, w.record.Supervisor.Pid)
+		}
+		if now > files[i] {
+			t.Errorf("a supervisor has %d descriptors, before %d", now, files[i])
+		}
 	}
 }
