@@ -69,18 +69,29 @@ const (
 
 // Classify judges every entry against the servers of the catalog. The findings are in the order of the entries.
 func Classify(entries []Entry, servers []catalog.Server) []Finding {
+	return ClassifyLinked(entries, servers, nil)
+}
+
+// ClassifyLinked is Classify with what a person has said about single entries: links leads from the digest of an entry to
+// the id of its server.
+func ClassifyLinked(entries []Entry, servers []catalog.Server, links map[string]string) []Finding {
 	index := catalog.NewIndex(servers)
 	out := make([]Finding, 0, len(entries))
 	for _, e := range entries {
-		out = append(out, classify(e, index))
+		out = append(out, classify(e, index, links[e.Digest]))
 	}
 	return out
 }
 
-func classify(e Entry, index *catalog.Index) Finding {
-	f := Finding{Entry: e, Match: match(e, index)}
+func classify(e Entry, index *catalog.Index, link string) Finding {
+	f := Finding{Entry: e, Match: match(e, index, link)}
 	dangers := unsafe(e)
 	f.Class, f.Weight, f.Reasons = judge(e, f.Match, dangers)
+	if f.Class == Bypass {
+		if s, ok := index.Server(f.Match.Server); ok && s.Sharing == catalog.ShareNone && f.Match.Confidence == catalog.MatchHigh {
+			f.Class, f.Weight, f.Reasons = Compliant, WeightOK, []string{catalog.SharedWithNobody}
+		}
+	}
 	f.Reasons = append(f.Reasons, dangers...)
 	if f.Match.Confidence == catalog.MatchExact {
 		if s, ok := index.Server(f.Match.Server); ok && len(catalog.NotRoutable(s)) > 0 {
@@ -106,15 +117,32 @@ func classify(e Entry, index *catalog.Index) Finding {
 }
 
 // match compares by what the entry is, or by the name to which it is routed.
-func match(e Entry, index *catalog.Index) catalog.Match {
+func match(e Entry, index *catalog.Index, link string) catalog.Match {
 	if e.Routed != nil && e.Routed.State != RoutedForeign {
+		if e.Routed.Server == HubName {
+			return named(HubName)
+		}
 		return index.Routed(e.Routed.Server)
 	}
 	s := catalog.Sighting{Name: e.Name, Cwd: e.Cwd, Variables: e.Variables, Headers: e.Headers, Hidden: e.Facts.Hidden}
 	if e.Package != nil {
 		s.Package = *e.Package
 	}
+	if link != "" && e.Digest != "" {
+		if m, ok := index.Linked(s, link); ok {
+			return m
+		}
+	}
 	return index.Match(s)
+}
+
+// named is the match of an entry that says by name what it is.
+func named(server string) catalog.Match {
+	reasons := []string{catalog.ReasonRouted}
+	return catalog.Match{
+		Confidence: catalog.MatchExact, Server: server, Reasons: reasons,
+		Candidates: []catalog.Likeness{{Server: server, Confidence: catalog.MatchExact, Reasons: reasons}},
+	}
 }
 
 // judge picks the class. The order is that of what a person has to know first: an entry that cannot be read says

@@ -21,6 +21,13 @@ const (
 	KindRouted CodeKind = "routed"
 	KindFile   CodeKind = "file"
 	KindEntry  CodeKind = "entry"
+	KindPlan   CodeKind = "plan"
+	KindNeed   CodeKind = "need"
+	KindError  CodeKind = "error"
+	KindRisk   CodeKind = "risk"
+	KindAuto   CodeKind = "auto"
+	KindStale  CodeKind = "stale"
+	KindHealth CodeKind = "health"
 )
 
 // Explain finds the explanation of a code. A word that is a class and a reason, too, is explained as the class.
@@ -45,7 +52,10 @@ func Kinds() []CodeKind {
 }
 
 // Codes is the registry; docs/findings.md is generated from it.
-var Codes = []Code{
+var Codes = slices.Concat(seenCodes, planCodes, healthCodes)
+
+// seenCodes are those of what was observed.
+var seenCodes = []Code{
 	{"compliant", KindClass, "The entry goes through mcpx to a server of the catalog.", ""},
 	{"dormant", KindClass, "The entry is off in the agent's own way, so nothing runs.", ""},
 	{"bypass", KindClass, "The entry is on and starts or reaches a server itself, although the catalog has that server.", "give the agent the server's URL instead: `mcpx server show NAME`"},
@@ -71,9 +81,11 @@ var Codes = []Code{
 	{"program-world-writable", KindReason, "Everybody on this machine may write the program or script.", "run `chmod o-w` on it"},
 	{"websocket", KindReason, "MCP over websockets is not carried by mcpx.", "ask the authors of the server for its http URL"},
 	{"client-oauth", KindReason, "The agent has an OAuth login that is bound to this URL.", ""},
+	{"sharing-none", KindReason, "The server is not to be led through mcpx: each agent keeps an entry of its own.", ""},
 	{"server-not-routable", KindReason, "The entry goes through mcpx, but the server there is disabled or waits for a review.", "`mcpx server show NAME` says why"},
 
 	{"routed-by-name", KindMatch, "The entry goes through mcpx and names this server (confidence exact).", ""},
+	{"linked-by-person", KindMatch, "A person has said that this entry is this server. That counts as long as the entry stays as it is (confidence medium).", ""},
 	{"same-package", KindMatch, "The package is the same, whatever launcher starts it. Without any difference the confidence is high, else medium.", ""},
 	{"same-url", KindMatch, "The URL is the same. It says nothing about the account behind it, so the confidence is medium.", ""},
 	{"wrapped-remote", KindMatch, "One of the two reaches the URL through a program such as mcp-remote.", ""},

@@ -122,7 +122,16 @@ var roots = []string{
 // workspaceBound says whether what the server does depends on the project: governance.md section 2.3. here says that it
 // runs wrongly in another directory than the agent's, not only that it might.
 func workspaceBound(e Entry, s *catalog.Server) (bound, here bool) {
-	if s.Stdio == nil || s.Stdio.Cwd != "" { // a person said where it runs
+	if s.Stdio == nil {
+		return false, false
+	}
+	switch s.Stdio.CwdPolicy {
+	case catalog.CwdNone, catalog.CwdHome, catalog.CwdFixed:
+		return false, false // a person said where it runs
+	case catalog.CwdWorkspace:
+		return true, false
+	}
+	if s.Stdio.Cwd != "" {
 		return false, false
 	}
 	if e.Cwd != "" || relativeArgument(s.Stdio.Args) {

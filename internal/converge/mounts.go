@@ -43,20 +43,20 @@ func (x *view) mounts() []Proposal {
 }
 
 // has says what the agent has in the place of a mount: an entry of its name, or one that leads to its server.
-func (x *view) has(agent string, m Mount, s *catalog.Server) (named, served *Finding) {
+func (x *view) has(agent string, m Mount, s *catalog.Server) (same, served *Finding) {
 	for i := range x.byAgent[agent] {
 		f := &x.byAgent[agent][i]
 		if !sameScope(f.Entry, m) {
 			continue
 		}
 		if f.Name == m.Name {
-			named = f
+			same = f
 		}
 		if f.Routed != nil && f.Routed.State != RoutedForeign && s != nil && f.Match.Server == s.Name {
 			served = f
 		}
 	}
-	return named, served
+	return same, served
 }
 
 func sameScope(e Entry, m Mount) bool { return e.Scope == cmp.Or(m.Scope, scopeUser) }
@@ -67,14 +67,14 @@ func (x *view) missing(agent string, m Mount) (Proposal, bool) {
 	if !ok || m.Absent {
 		return Proposal{}, false
 	}
-	named, served := x.has(agent, m, s)
-	if served != nil || named != nil && (named.Match.Server == s.Name || named.Parse == "broken") {
+	same, served := x.has(agent, m, s)
+	if served != nil || same != nil && (same.Match.Server == s.Name || same.Parse == "broken") {
 		return Proposal{}, false // routed, or to be routed, or to be corrected by hand
 	}
-	p := Proposal{Kind: PlanAdd, Agent: agent, Server: s.Name, Entry: m.Name, Match: mountMatch(s)}
+	p := Proposal{Kind: PlanAdd, Agent: agent, Server: s.Name, Entry: m.Name, Match: named(s.Name)}
 	p.reason(reasonMissing)
 	p.Summary = fmt.Sprintf("%s gets %s", agent, m.Name)
-	if named != nil {
+	if same != nil {
 		p.problem(problemName, "the agent has another server under this name")
 	}
 	x.ready(&p, s)
@@ -82,14 +82,6 @@ func (x *view) missing(agent string, m Mount) (Proposal, bool) {
 	p.raise(s.Risk == catalog.RiskHigh, riskServer)
 	x.insert(&p, agent, cmp.Or(m.Scope, scopeUser), m.Name, form)
 	return p, true
-}
-
-func mountMatch(s *catalog.Server) catalog.Match {
-	reasons := []string{catalog.ReasonRouted}
-	return catalog.Match{
-		Confidence: catalog.MatchExact, Server: s.Name, Reasons: reasons,
-		Candidates: []catalog.Likeness{{Server: s.Name, Confidence: catalog.MatchExact, Reasons: reasons}},
-	}
 }
 
 // insert puts a new entry into the file in which the agent would look for it first.
@@ -133,8 +125,7 @@ func (x *view) homeOf(agent, scope string) (File, bool) {
 
 // control adds the control plane, or repairs its entry.
 func (x *view) control(agent, strategy string) (Proposal, bool) {
-	p := Proposal{Kind: PlanControlPlane, Agent: agent, Server: HubName, Entry: HubName}
-	p.Match = catalog.Match{Confidence: catalog.MatchExact, Server: HubName, Reasons: []string{catalog.ReasonRouted}}
+	p := Proposal{Kind: PlanControlPlane, Agent: agent, Server: HubName, Entry: HubName, Match: named(HubName)}
 	p.reason(reasonHubMissing)
 	p.Summary = fmt.Sprintf("%s gets %s, the control plane of mcpx", agent, HubName)
 	for _, f := range x.byAgent[agent] {

@@ -89,32 +89,15 @@ func (x *view) entry(f Finding) (Proposal, bool) {
 		return x.imported(f)
 	case Unsafe:
 		return x.unsafe(f)
-	case Ambiguous, NameConflict:
-		return x.linked(f)
 	case Unknown:
-		if p, ok := x.linked(f); ok {
-			return p, true
-		}
 		return x.imported(f)
 	case Dormant:
 		if x.Asked.Off && f.Routed == nil && (f.Match.Confidence == catalog.MatchHigh || f.Match.Confidence == catalog.MatchMedium) {
 			return x.matched(f, f.Match.Server)
 		}
-	case Compliant, Broken, Unsupported:
+	case Compliant, Broken, Unsupported, Ambiguous, NameConflict: // nothing to do, or nothing but a guess
 	}
 	return Proposal{}, false
-}
-
-// linked follows what a person said about this very entry.
-func (x *view) linked(f Finding) (Proposal, bool) {
-	name, ok := x.Links[f.Digest]
-	if f.Digest == "" || !ok || f.Routed != nil {
-		return Proposal{}, false
-	}
-	p, ok := x.matched(f, name)
-	p.reason(reasonLinked)
-	p.auto = append(p.auto, autoConfidence)
-	return p, ok
 }
 
 // matched routes an entry that is a server of the catalog. A server that nobody may share keeps its direct entries.
@@ -132,13 +115,22 @@ func (x *view) route(f Finding, s *catalog.Server, kind PlanKind) Proposal {
 	p := Proposal{Kind: kind, Agent: f.Agent, Server: s.Name, Entry: f.Name, Match: f.Match}
 	p.reason(reasonBypass)
 	p.reason(f.Match.Reasons...)
-	moves, open := unbound(f.Entry, s)
-	if len(moves) > 0 && p.Kind == PlanRoute {
-		p.Kind = PlanMoveSecret
-		p.reason(reasonMoveSecret)
+	raw, open := unbound(f.Entry, s)
+	var moves []Move
+	for _, m := range raw {
+		name := m.Field[len(m.Field)-1]
+		m.Credential = credentialName(s.Name, name)
+		if x.Known[m.Credential] { // whether it is the same value nobody can tell
+			p.need(needSameValue, fmt.Sprintf("mcpx catalog review %s --bind %s=store:%s", s.Name, name, m.Credential))
+			continue
+		}
+		moves = append(moves, m)
 	}
-	for i := range moves {
-		moves[i].Credential = credentialName(s.Name, moves[i].Field[len(moves[i].Field)-1])
+	if len(moves) > 0 {
+		p.reason(reasonMoveSecret)
+		if kind == PlanRoute {
+			p.Kind = PlanMoveSecret
+		}
 	}
 	for _, name := range open {
 		p.need(needBinding, fmt.Sprintf("mcpx catalog review %s --bind %s=env:%s", s.Name, name, name))
@@ -191,7 +183,7 @@ func (x *view) form(p *Proposal, e Entry, s *catalog.Server) *Form {
 	if bound {
 		p.reason(formWorkspace)
 	}
-	if here && s.Sharing != catalog.ShareWorkspace && s.Stdio.CwdPolicy != catalog.CwdWorkspace {
+	if here && s.Sharing != catalog.ShareWorkspace {
 		p.need(needWorkspace, "mcpx server edit "+s.Name+" --sharing workspace")
 	}
 	var pass []string

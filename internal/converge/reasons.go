@@ -12,7 +12,6 @@ const (
 	reasonDuplicate    = "duplicate"
 	reasonHubMissing   = "control-plane-missing"
 	reasonNotCataloged = "not-in-catalog"
-	reasonLinked       = "linked-by-person"
 	reasonAskedFor     = "asked-for"
 	reasonMoveSecret   = "raw-secret"
 )
@@ -27,12 +26,11 @@ const (
 
 // What has to be done first.
 const (
-	needReview      = "candidate-pending"
-	needBinding     = "binding-unresolved"
-	needRoutable    = "server-not-routable"
-	needWorkspace   = "sharing-not-workspace"
-	needStrategy    = "token-missing"
-	needPlacedValue = "value-not-known"
+	needReview    = "candidate-pending"
+	needBinding   = "binding-unresolved"
+	needRoutable  = "server-not-routable"
+	needSameValue = "credential-exists"
+	needWorkspace = "sharing-not-workspace"
 )
 
 // What makes a plan errored before its bytes are known. Those of the bytes are told by package clientfile.
@@ -43,9 +41,7 @@ const (
 	problemDeprecated = "server-deprecated"
 	problemNoListener = "no-listener"
 	problemNoFile     = "no-file"
-	problemArguments  = "secret-in-arguments"
 	problemUnroute    = "unroute-credential"
-	problemHidden     = "value-hidden"
 	problemProgram    = "program-unknown"
 	problemStrategy   = "strategy-unsupported"
 )

@@ -26,14 +26,14 @@ type World struct {
 	Look     Look   // where the files were looked for
 	Asked    Asked
 
-	Links   map[string]string // what a person said about an ambiguous entry: digest of the entry to id or name of a server
 	Staged  map[string]Staged // candidates, by the id of an observation
 	Known   map[string]bool   // names of credentials in the store
 	Pinned  map[string]bool   // names of servers whose tools were all reviewed, or need no review
 	Waiting map[string]bool   // real paths of files for which a plan waits for a person
 	// Certified are the agents whose installed version has a valid certificate.
 	Certified map[string]bool
-	Receipts  []Receipt // of the last 24 hours at least
+	Receipts  []Receipt    // of the last 24 hours at least
+	Records   []FileRecord // the observations before this one: since when something is so
 	Now       time.Time
 }
 
@@ -52,6 +52,22 @@ type Staged struct {
 	ID       string
 	Name     string // proposed for the catalog
 	Rejected bool   // a person does not want it in the catalog
+}
+
+// StagedFrom finds the candidates by what was observed.
+func StagedFrom(all []catalog.Candidate) map[string]Staged {
+	out := map[string]Staged{}
+	for _, c := range all {
+		if c.State != catalog.CandidateNew && c.State != catalog.CandidateRejected {
+			continue
+		}
+		for _, seen := range c.Sightings {
+			if seen.Observation != "" {
+				out[seen.Observation] = Staged{ID: c.ID, Name: c.Name, Rejected: c.State == catalog.CandidateRejected}
+			}
+		}
+	}
+	return out
 }
 
 // Proposal is a plan before the bytes are known.
