@@ -1,0 +1,208 @@
+package clientfile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"mcpx/internal/catalog"
+)
+
+// mask is a range of a document that is not shown, and what stands there instead.
+type mask struct {
+	start, end int
+	text       string
+	secret     string // looked for everywhere else, too; "" the value may be any text
+}
+
+// valueFields hold variables and headers: their values are never shown, whatever they look like.
+var valueFields = []string{"env", "environment", "headers", "http_headers"}
+
+// notSecret are fields whose names look like those of secrets, and that hold the name of a variable or a command line.
+var notSecret = []string{"bearer_token_env_var", "headersHelper", "http_headers_helper"}
+
+// masks finds what must not be shown of a document: values of variables and headers, what is a secret by its name or
+// its shape, and what only looks like one. References are shown.
+func masks(f Format, data []byte) []mask {
+	var all []mask
+	for _, l := range literals(f, data) {
+		if text, hidden := l.hidden(); hidden && l.end > l.start {
+			m := mask{start: l.start, end: l.end, text: text, secret: l.value}
+			if l.isValue() && !catalog.SecretName(l.at[len(l.at)-1]) && !catalog.SecretValue(l.value) {
+				m.secret = ""
+			}
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// isValue says whether the text is that of a variable or header.
+func (l literal) isValue() bool {
+	return l.list == nil && len(l.at) > 1 && slices.Contains(valueFields, l.at[len(l.at)-2])
+}
+
+func (l literal) hidden() (text string, hidden bool) {
+	name, parent := "value", ""
+	if n := len(l.at); n > 0 {
+		name = l.at[n-1]
+		if n > 1 {
+			parent = l.at[n-2]
+		}
+	}
+	if l.list != nil {
+		name = parent + "." + name
+	}
+	if l.value == "" {
+		return "", false
+	}
+	redacted := "[redacted:" + safeLabel(name) + "]"
+	template := catalog.HasTemplate(l.value)
+	switch {
+	case slices.Contains(notSecret, name):
+		return "", false
+	case l.isValue():
+		return redacted, !template || catalog.SecretValue(l.value)
+	case l.list != nil:
+		i := slices.Index(l.list, l.value)
+		if i >= 0 && slices.Equal(catalog.RedactArgs(l.list), l.list) {
+			return "", false
+		}
+		for i, item := range l.list {
+			if item == l.value && catalog.RedactArgs(l.list)[i] != item {
+				return redacted, true
+			}
+		}
+		return "", false
+	case catalog.SecretName(name) && !template:
+		return redacted, true
+	case catalog.SecretValue(l.value):
+		return redacted, true
+	case catalog.HideURL(l.value) != l.value && strings.Contains(l.value, "://"):
+		return redacted, true
+	}
+	if words := strings.Fields(l.value); len(words) > 1 { // a shell line, or a remark
+		return redacted, !slices.Equal(catalog.RedactArgs(words), words)
+	}
+	return "", false
+}
+
+// safeLabel is a name as it is shown: names of variables are, other text may be anything.
+func safeLabel(name string) string {
+	const longest = 64
+	name = strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '_'
+	}, name)
+	if catalog.SecretValue(name) {
+		return "value"
+	}
+	return name[:min(len(name), longest)]
+}
+
+// masked is a document with its masks in place, and a way from offsets in the old one to those in the new one.
+type masked struct {
+	text  string
+	masks []mask
+}
+
+func mask1(data []byte, all []mask) masked {
+	spans := make([]span, 0, len(all))
+	for _, m := range all {
+		spans = append(spans, span{start: m.start, end: m.end, text: []byte(m.text)})
+	}
+	return masked{text: string(applySpans(data, spans)), masks: all}
+}
+
+// at follows an offset. One within a mask is moved out of it, to its start or its end.
+func (m masked) at(offset int, end bool) int {
+	moved := 0
+	for _, k := range m.masks {
+		switch {
+		case offset >= k.end:
+			moved += len(k.text) - (k.end - k.start)
+		case offset > k.start && end:
+			return k.start + moved + len(k.text)
+		case offset > k.start:
+			return k.start + moved
+		default:
+			return offset + moved
+		}
+	}
+	return offset + moved
+}
+
+// contextLines stand around a change, as diff -u has it.
+const contextLines = 3
+
+// unified is the diff of the real bytes, with masks over what must not be shown in both columns.
+func unified(f Format, path string, exists, remains bool, data []byte, spans []span) (string, error) {
+	after := applySpans(data, spans)
+	before, now := masks(f, data), masks(f, after)
+	old, fresh := mask1(data, before), mask1(after, now)
+	var edits []udiff.Edit
+	moved := 0
+	for _, s := range spans {
+		from := s.start + moved
+		moved += len(s.text) - (s.end - s.start)
+		to := from + len(s.text)
+		e := udiff.Edit{Start: old.at(s.start, false), End: old.at(s.end, true)}
+		e.New = fresh.text[fresh.at(from, false):fresh.at(to, true)]
+		if n := len(edits); n > 0 && e.Start < edits[n-1].End { // both end in one mask
+			e.Start = edits[n-1].End
+			e.End = max(e.End, e.Start)
+		}
+		edits = append(edits, e)
+	}
+	from, to := path, path
+	if !exists {
+		from = "/dev/null"
+	}
+	if !remains {
+		to = "/dev/null"
+	}
+	diff, err := udiff.ToUnified(from, to, old.text, edits, contextLines)
+	if err != nil {
+		return "", fmt.Errorf("diff: %w", err)
+	}
+	return scrub(diff, slices.Concat(before, now)), nil
+}
+
+// shortest is the length from which a secret is looked for everywhere in a diff: a shorter one is also other text.
+const shortest = 6
+
+// tokenInText is what a secret in a comment would be written as.
+var tokenInText = regexp.MustCompile(`[A-Za-z0-9_\-.=+/]{8,}`)
+
+// scrub takes secrets out of what is no value: comments, and names.
+func scrub(diff string, all []mask) string {
+	slices.SortStableFunc(all, func(a, b mask) int { return len(b.secret) - len(a.secret) })
+	for _, m := range all {
+		for _, v := range []string{m.secret, bearerToken(m.secret)} {
+			if len(v) >= shortest && strings.Contains(diff, v) {
+				diff = strings.ReplaceAll(diff, v, m.text)
+			}
+		}
+	}
+	return tokenInText.ReplaceAllStringFunc(diff, func(w string) string {
+		for part := range strings.FieldsFuncSeq(w, func(r rune) bool { return r == '=' || r == '/' }) {
+			if catalog.SecretValue(part) {
+				return "[redacted]"
+			}
+		}
+		return w
+	})
+}
+
+// bearerToken is what follows the scheme of an Authorization value.
+func bearerToken(v string) string {
+	if scheme, token, ok := strings.Cut(v, " "); ok && slices.Contains([]string{"bearer", "basic", "token"}, strings.ToLower(scheme)) {
+		return strings.TrimSpace(token)
+	}
+	return ""
+}
