@@ -30,7 +30,7 @@ var layers = map[string]int{
 	"internal/control":  8,
 	"internal/localapi": 9, "internal/tools": 9, "internal/web": 9, "internal/tui": 9, "internal/bridge": 9,
 	"internal/demo":   9, // docs/decisions/0003
-	"internal/daemon": 10,
+	"internal/daemon": 10, "internal/certify": 10, // docs/decisions/0017
 	"internal/cli":    11,
 	".":               12,
 }
@@ -40,7 +40,7 @@ const testTree = "internal/test"
 
 var testPackages = map[string]bool{
 	"storetest": true, "crashtest": true, "fakemcp": true, "story": true, "sim": true, "peers": true,
-	"bench": true, "rig": true, "wire": true,
+	"bench": true, "rig": true, "wire": true, "faultdisk": true,
 }
 
 // adapters are the packages of layer 6. They are wired together by daemon and imported by nobody else, apart from the

@@ -81,12 +81,7 @@ func (s Swap) returned(ctx context.Context, target Content, at At) (Verdict, err
 	case at == AtOther: // newer ones of somebody else
 		done, err = s.keep(nil)
 	case target.Absent:
-		err = s.Disk.Move(s.Staged, s.Target)
-		if errors.Is(err, ErrNoExchange) {
-			if err = s.Disk.Link(s.Staged, s.Target); err == nil {
-				err = s.Disk.Remove(s.Staged)
-			}
-		}
+		err = s.rename(s.Staged, s.Target)
 		if errors.Is(err, fs.ErrExist) {
 			done, err = s.keep(nil)
 		}
@@ -114,7 +109,7 @@ func (s Swap) oneName(ctx context.Context) error {
 	if err != nil || c.Absent {
 		return err
 	}
-	if same, err := s.sameFile(s.Target, second); err != nil || same {
+	if same, err := s.targetIs(second); err != nil || same {
 		if err == nil {
 			err = s.Disk.Remove(second)
 		}

@@ -64,6 +64,9 @@ const (
 // Run does the swap. With ErrStale, or ErrOpen, the target is as others left it; Done.Kept may be set then, too.
 func (s Swap) Run(ctx context.Context) (Done, error) {
 	if err := s.stage(ctx); err != nil {
+		if now, readErr := s.Disk.Read(s.Target); readErr == nil && !s.Old.Is(now) {
+			err = errors.Join(s.stale(), err) // its mode and owner could not be taken over, for example
+		}
 		return Done{}, errors.Join(err, s.unstage())
 	}
 	crash.Point("apply.staged")
@@ -124,7 +127,10 @@ func (s Swap) stage(ctx context.Context) error {
 		return errors.Join(err, s.dropFresh())
 	}
 	crash.Point("apply.filled")
-	return errors.Join(s.Disk.Replace(fresh, s.Staged), s.dropFresh())
+	if err := s.Disk.Replace(fresh, s.Staged); err != nil {
+		return errors.Join(err, s.dropFresh())
+	}
+	return nil
 }
 
 // freshName ends the name of a staged file while it is written.
@@ -174,8 +180,7 @@ func (s Swap) create() (Done, error) {
 
 // takeAway moves the file to the staged name and looks at it there.
 func (s Swap) takeAway(ctx context.Context) (Done, error) {
-	done := Done{Exchanged: true}
-	err := s.Disk.Move(s.Target, s.Staged)
+	done, err := Done{Exchanged: true}, s.Disk.Move(s.Target, s.Staged)
 	if errors.Is(err, ErrNoExchange) {
 		done, err = s.unlink()
 	}
@@ -183,7 +188,7 @@ func (s Swap) takeAway(ctx context.Context) (Done, error) {
 		err = s.stale()
 	}
 	if err != nil {
-		return Done{}, err
+		return done, err
 	}
 	crash.Point("apply.taken-away")
 	out, err := s.settle(ctx, s.Staged)
@@ -193,12 +198,7 @@ func (s Swap) takeAway(ctx context.Context) (Done, error) {
 	if err == nil || errors.Is(err, ErrIrregular) {
 		err = s.stale()
 	}
-	back := s.Disk.Move(s.Staged, s.Target)
-	if errors.Is(back, ErrNoExchange) {
-		if back = s.Disk.Link(s.Staged, s.Target); back == nil {
-			back = s.Disk.Remove(s.Staged)
-		}
-	}
+	back := s.rename(s.Staged, s.Target)
 	if back == nil {
 		crash.Point("apply.given-back")
 		return Done{}, errors.Join(err, s.sync())
@@ -215,23 +215,27 @@ func (s Swap) unlink() (Done, error) {
 		return Done{}, err
 	}
 	start := time.Now()
-	if same, err := s.sameFile(s.Target, s.Staged); err != nil || !same {
+	if same, err := s.targetIs(s.Staged); err != nil || !same {
 		if err == nil {
 			err = s.stale()
 		}
 		return Done{}, errors.Join(err, s.Disk.Remove(s.Staged))
 	}
-	err := s.Disk.Remove(s.Target)
-	return Done{Gap: time.Since(start)}, err
+	if err := s.Disk.Remove(s.Target); err != nil {
+		done, dropErr := s.dropSecond(s.Staged)
+		return done, errors.Join(err, dropErr)
+	}
+	return Done{Gap: time.Since(start)}, nil
 }
 
-func (s Swap) sameFile(a, b string) (bool, error) {
-	one, err := s.Disk.Read(a)
+// targetIs says whether the target is the same file as another name. The target is looked at last.
+func (s Swap) targetIs(name string) (bool, error) {
+	other, err := s.Disk.Read(name)
 	if err != nil {
 		return false, err
 	}
-	other, err := s.Disk.Read(b)
-	return !one.Absent && !other.Absent && one.Identity == other.Identity, err
+	now, err := s.Disk.Read(s.Target)
+	return !now.Absent && !other.Absent && now.Identity == other.Identity, err
 }
 
 // exchange replaces the file. now is what was read just before.
@@ -316,7 +320,7 @@ func (s Swap) replace(ctx context.Context, now Content) (Done, error) {
 	}
 	if err == nil {
 		var same bool
-		if same, err = s.sameFile(s.Target, second); err == nil && !same {
+		if same, err = s.targetIs(second); err == nil && !same {
 			err = s.stale()
 		}
 	}
@@ -324,7 +328,8 @@ func (s Swap) replace(ctx context.Context, now Content) (Done, error) {
 		err = s.Disk.Replace(s.Staged, s.Target)
 	}
 	if err != nil {
-		return Done{}, errors.Join(err, s.dropSecond(second), s.unstage())
+		done, dropErr := s.dropSecond(second)
+		return done, errors.Join(err, dropErr, s.unstage())
 	}
 	gap := time.Since(start)
 	crash.Point("apply.replaced")
@@ -347,19 +352,17 @@ func (s Swap) replace(ctx context.Context, now Content) (Done, error) {
 	return Done{}, errors.Join(err, s.sync())
 }
 
-// dropSecond removes the second name of the old file while the first one still leads to it.
-func (s Swap) dropSecond(second string) error {
-	same, err := s.sameFile(s.Target, second)
+// dropSecond removes the second name of the old file. When others have replaced the target meanwhile, and what they
+// replaced were no bytes of ours to remove, it is kept.
+func (s Swap) dropSecond(second string) (Done, error) {
+	same, err := s.targetIs(second)
 	if err != nil {
-		return err
+		return Done{Kept: second}, err
 	}
-	if same {
-		return s.Disk.Remove(second)
+	if now, err := s.Disk.Read(second); same || err == nil && s.Old.Is(now) {
+		return Done{}, s.Disk.Remove(second)
 	}
-	if now, err := s.Disk.Read(second); err != nil || !s.Old.Is(now) {
-		return err // others have replaced the target meanwhile, and these are bytes of theirs: Settle finds them
-	}
-	return s.Disk.Remove(second)
+	return s.keepFrom(second, nil)
 }
 
 // secondName ends the name that the old file has for a moment where nothing can be exchanged.
@@ -371,28 +374,37 @@ const keptName = "-kept"
 // maxKept bounds the kept files of one swap; each attempt leaves at most one.
 const maxKept = 64
 
-// keep gives the staged name, which holds bytes of somebody else, a name that no swap uses.
-func (s Swap) keep(cause error) (Done, error) {
+// keep gives the staged file, which holds bytes of somebody else, a name that no swap uses.
+func (s Swap) keep(cause error) (Done, error) { return s.keepFrom(s.Staged, cause) }
+
+func (s Swap) keepFrom(from string, cause error) (Done, error) {
 	for n := range maxKept {
 		name := fmt.Sprintf("%s%s%d", s.Staged, keptName, n)
-		err := s.Disk.Move(s.Staged, name)
-		if errors.Is(err, ErrNoExchange) {
-			if err = s.Disk.Link(s.Staged, name); err == nil {
-				err = s.Disk.Remove(s.Staged)
-			}
-		}
+		err := s.rename(from, name)
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			continue
 		case errors.Is(err, fs.ErrNotExist):
 			return Done{}, cause
 		case err != nil:
-			return Done{Kept: s.Staged}, errors.Join(cause, err)
+			return Done{Kept: from}, errors.Join(cause, err)
 		}
 		crash.Point("apply.kept")
 		return Done{Kept: name}, errors.Join(cause, s.sync())
 	}
-	return Done{Kept: s.Staged}, cause
+	return Done{Kept: from}, cause
+}
+
+// rename renames a file that only a swap knows of, and replaces nothing.
+func (s Swap) rename(from, to string) error {
+	err := s.Disk.Move(from, to)
+	if !errors.Is(err, ErrNoExchange) {
+		return err
+	}
+	if err := s.Disk.Link(from, to); err != nil {
+		return err
+	}
+	return s.Disk.Remove(from)
 }
 
 // Clean removes the displaced file after a swap. What is in it is in Old's backup; if somebody has written to it after
