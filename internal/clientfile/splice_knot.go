@@ -174,7 +174,6 @@ func (k *knot[P]) insert(name string, v node) {
 func (k *knot[P]) assign(v node) {
 	old := k.now()
 	if sameNode(old, v) {
-		k.touch()
 		return
 	}
 	k.touch()

@@ -285,7 +285,7 @@ func (p *page) bracketed(open, behind int, parts []part, fresh []string, pad str
 		}
 		p.replace(parts[0].start, last.end, strings.Join(fresh, separator))
 	case rows:
-		p.bracketedRows(parts, fresh, keep)
+		p.bracketedRows(open, parts, fresh, keep)
 	default:
 		for i, m := range parts[:keep] {
 			if m.gone {
@@ -337,7 +337,7 @@ func (p *page) comma(at int) int {
 	return -1
 }
 
-func (p *page) bracketedRows(parts []part, fresh []string, keep int) {
+func (p *page) bracketedRows(open int, parts []part, fresh []string, keep int) {
 	last := parts[len(parts)-1]
 	line := p.line(last.end)
 	ended := p.comma(last.end) >= 0
@@ -346,12 +346,10 @@ func (p *page) bracketedRows(parts []part, fresh []string, keep int) {
 	} else if comma >= 0 && !ended && len(fresh) == 0 {
 		p.replace(comma, comma+1, "")
 	}
-	floor := 0
+	floor := p.line(open) + 1
 	for i, m := range parts {
 		if i > 0 {
 			floor = p.line(parts[i-1].end) + 1
-		} else {
-			floor = p.line(m.start)
 		}
 		if m.gone {
 			first := p.above(p.line(m.start), floor, func(int) bool { return true })
