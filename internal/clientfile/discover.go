@@ -59,12 +59,29 @@ func (s System) Locate() []Location {
 
 // Observe reads every place once. A place without a file is left out; what cannot be read is an observation with a
 // problem.
-func (s System) Observe(hub Hub) []Observed {
+func (s System) Observe(hub Hub) []Observed { return s.observe(hub, "", nil) }
+
+// content is what a file would hold.
+type content struct {
+	data   []byte
+	exists bool
+}
+
+// observe reads the files of one agent, "" all. Instead holds what some paths count as, whatever their file says.
+func (s System) observe(hub Hub, only Agent, instead map[string]content) []Observed {
 	var all []Observed
 	trust := s.trust()
 	for _, l := range s.Locate() {
+		if only != "" && l.Agent != only {
+			continue
+		}
 		data := l.inline
-		if data == nil {
+		if c, replaced := instead[l.File.Path]; replaced {
+			if !c.exists {
+				continue
+			}
+			data = c.data
+		} else if data == nil {
 			var p *Problem
 			if data, p = load(l.File.Path); p != nil {
 				if p.Code != "config-absent" {

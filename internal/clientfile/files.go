@@ -8,7 +8,6 @@ import (
 
 	"mcpx/internal/atomicfile"
 	"mcpx/internal/converge"
-	"mcpx/internal/fault"
 )
 
 // FilesConfig is what Files needs from outside.
@@ -50,19 +49,4 @@ type drafted struct {
 	remove bool // the file goes
 	change converge.Change
 	moves  map[string]string // credential -> value that left the file
-}
-
-// Draft says what the steps would do to a file as it is now. Nothing is written.
-func (f *Files) Draft(ctx context.Context, look converge.Look, d converge.Drafting) (converge.Change, error) {
-	if err := ctx.Err(); err != nil {
-		return converge.Change{}, err
-	}
-	dr, err := f.draft(look, d, nil, false)
-	return dr.change, err
-}
-
-// draft makes the change of data, the content of the file; exists says whether there is one. Path, Real and Expected of
-// the change are the caller's.
-func (f *Files) draft(_ converge.Look, _ converge.Drafting, _ []byte, _ bool) (drafted, error) {
-	return drafted{}, fault.New(fault.Unavailable, "unsupported-file")
 }

@@ -1,6 +1,7 @@
 package clientfile
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 )
@@ -108,4 +109,36 @@ func (n node) names() []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// canonical writes what a value says, without what does not matter to an agent: order of names, spaces, comments.
+func (n node) canonical(b *bytes.Buffer) {
+	switch n.kind {
+	case object:
+		b.WriteByte('{')
+		for i, name := range n.names() {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeString(b, name)
+			b.WriteByte(':')
+			n.get(name).canonical(b)
+		}
+		b.WriteByte('}')
+	case list:
+		b.WriteByte('[')
+		for i, item := range n.items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			item.canonical(b)
+		}
+		b.WriteByte(']')
+	case text:
+		writeString(b, n.text)
+	case number, boolean:
+		b.WriteString(n.text)
+	case absent:
+		b.WriteString("null")
+	}
 }

@@ -3,6 +3,7 @@ package clientfile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,7 @@ type job struct {
 	drafted drafted
 	written converge.Written
 	swap    atomicfile.Swap
+	trouble []converge.Problem // what a person has to know of
 }
 
 // Apply writes all changes or none; see converge.Target. An error of kind UnknownOutcome says that the files could not be
@@ -115,6 +117,9 @@ func (f *Files) prepare(look converge.Look, receipt string, changes []converge.C
 			return nil, err
 		}
 		if j.drafted, err = f.draft(look, d, before.Data, !before.Absent); err != nil {
+			if before.SHA256 != c.Expected.SHA256 {
+				return nil, stale(c).Because(err) // the entry is not as it was
+			}
 			return nil, err
 		}
 		if !sameBound(c.Bound, j.drafted.change.Bound) {
@@ -161,6 +166,7 @@ func (j *job) plan(real, receipt string) {
 	c := j.drafted.change
 	j.written = converge.Written{
 		Path: j.change.Path, Real: real, Before: expected(j.before), Edits: c.Edits, Diff: c.Diff, Notes: slices.Clone(c.Notes),
+		Steps: j.change.Steps, Leaves: c.Leaves,
 	}
 	perm := ownMode
 	if Scope(j.change.Scope) == ScopeProject || j.change.Agent == "" {
@@ -239,7 +245,7 @@ func (f *Files) verify(look converge.Look, j *job) error {
 		return writeFailed(j.change.Path, err)
 	}
 	if !j.swap.New.Is(now) {
-		j.note("third-party-edit", "the file was written by another process right after the change")
+		j.tell("third-party-edit", "the file was written by another process right after the change")
 		return nil
 	}
 	j.written.After = expected(now)
@@ -300,10 +306,20 @@ func (j *job) note(code, format string, args ...any) {
 	j.written.Notes = append(j.written.Notes, noteOf(code, format, args...))
 }
 
-// keeps notes a file with bytes of somebody else.
+// tell adds a note that is a problem, too. It is told once.
+func (j *job) tell(code, format string, args ...any) {
+	p := converge.Problem{Code: code, Field: j.change.Path, Text: fmt.Sprintf(format, args...)}
+	if slices.Contains(j.trouble, p) {
+		return
+	}
+	j.trouble = append(j.trouble, p)
+	j.written.Notes = append(j.written.Notes, converge.Note{Code: code, Text: p.Text})
+}
+
+// keeps tells of a file with bytes of somebody else.
 func (j *job) keeps(path string) {
 	if path != "" {
-		j.note("third-party-kept", "what another process wrote meanwhile is in %s", path)
+		j.tell("third-party-kept", "what another process wrote meanwhile is in %s", path)
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	KindPlan   CodeKind = "plan"
 	KindNeed   CodeKind = "need"
 	KindError  CodeKind = "error"
+	KindNote   CodeKind = "note"
 	KindRisk   CodeKind = "risk"
 	KindAuto   CodeKind = "auto"
 	KindStale  CodeKind = "stale"
@@ -52,7 +53,7 @@ func Kinds() []CodeKind {
 }
 
 // Codes is the registry; docs/findings.md is generated from it.
-var Codes = slices.Concat(seenCodes, planCodes, healthCodes)
+var Codes = slices.Concat(seenCodes, planCodes, draftCodes, healthCodes)
 
 // seenCodes are those of what was observed.
 var seenCodes = []Code{

@@ -100,8 +100,6 @@ type Change struct {
 	// Leaves are the entries that the change touches, as it leaves them: what a rollback of a file that was changed since
 	// has to find there.
 	Leaves []Bound `json:"leaves,omitempty"`
-	// Reverts is the file of the receipt that a StepRevert takes back, so that the change can be drafted again from itself.
-	Reverts *Written `json:"reverts,omitempty"`
 }
 
 // Note tells something about a change: a code of docs/findings.md and a text.
@@ -128,8 +126,8 @@ type Bound struct {
 type Edit struct {
 	Start  int    `json:"start"` // in the old bytes
 	End    int    `json:"end"`
-	Kind   string `json:"kind"` // replace, insert or remove
-	SHA256 string `json:"sha256"`
+	Kind   string `json:"kind"`   // replace, insert or remove
+	SHA256 string `json:"sha256"` // of the new bytes, hex; HMAC-SHA-256 when they hold a value that is not shown
 }
 
 // StepOp is what a step does.

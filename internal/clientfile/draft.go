@@ -1,0 +1,444 @@
+package clientfile
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"mcpx/internal/converge"
+	"mcpx/internal/fault"
+)
+
+// The bounds of a file that is edited. Larger and deeper ones are read only: nobody could look through a change of them.
+const (
+	maxEdited = 16 << 20
+	maxDepth  = 200
+)
+
+// Draft says what the steps would do to a file as it is now. Nothing is written.
+func (f *Files) Draft(ctx context.Context, look converge.Look, d converge.Drafting) (converge.Change, error) {
+	if err := ctx.Err(); err != nil {
+		return converge.Change{}, err
+	}
+	real, c, err := f.survey(look, d.Path)
+	if err != nil {
+		return converge.Change{}, err
+	}
+	if _, err := os.Stat(filepath.Dir(real)); err != nil && !makesDirectory(d.Steps) {
+		return converge.Change{}, fault.New(fault.Conflict, "config-absent").
+			Saying("%s does not exist: the agent was not started for this user or project yet", filepath.Dir(d.Path)).
+			Hinting("start the agent once").Retrying(fault.AfterFix)
+	}
+	dr, err := f.draft(look, d, c.Data, !c.Absent)
+	if err != nil {
+		return converge.Change{}, err
+	}
+	dr.change.Real, dr.change.Expected = real, expected(c)
+	return dr.change, nil
+}
+
+// makesDirectory says whether the file may be made in a directory that does not exist yet.
+func makesDirectory(steps []converge.Step) bool {
+	return slices.ContainsFunc(steps, func(s converge.Step) bool {
+		return s.Op == converge.StepFile || s.Op == converge.StepRevert || s.Want != nil && s.Want.Server == controlPlane
+	})
+}
+
+// drafting is the work on one file.
+type drafting struct {
+	files  *Files
+	system System
+	hub    Hub
+	d      converge.Drafting
+
+	agent    Agent
+	dialect  dialect
+	location Location
+	data     []byte
+	exists   bool
+	root     node
+
+	ops     []op
+	touched []touched
+	notes   []converge.Note
+	moves   map[string]string
+}
+
+// touched is one entry that a step is about.
+type touched struct {
+	step converge.Step
+	at   []string
+	old  node
+	gone bool
+}
+
+// draft makes the change of data, the content of the file; exists says whether there is one. Real and Expected of the
+// change are the caller's.
+func (f *Files) draft(look converge.Look, d converge.Drafting, data []byte, exists bool) (drafted, error) {
+	system, err := SystemOf(look, f.cfg.Getenv)
+	if err != nil {
+		return drafted{}, err
+	}
+	w := &drafting{files: f, system: system, hub: f.cfg.Hub(look), d: d, data: data, exists: exists, moves: map[string]string{}}
+	if !exists {
+		w.data = nil
+	}
+	if whole := slices.ContainsFunc(d.Steps, func(s converge.Step) bool { return s.Op == converge.StepFile || s.Op == converge.StepRevert }); len(d.Steps) == 0 || whole && len(d.Steps) > 1 {
+		return drafted{}, invalidSteps("what concerns a whole file is a change of its own")
+	}
+	if d.Agent != "" {
+		if err := w.locate(); err != nil {
+			return drafted{}, err
+		}
+	}
+	switch step := d.Steps[0]; {
+	case step.Op == converge.StepRevert:
+		return w.revert(step)
+	case step.Op == converge.StepFile:
+		return w.whole([]byte(step.Content), true)
+	case d.Agent == "":
+		return drafted{}, invalidSteps("a file that is no agent's has no entries")
+	}
+	return w.entries()
+}
+
+func invalidSteps(why string) *fault.Error {
+	return fault.New(fault.Invalid, "request-invalid").Saying("%s", why)
+}
+
+// locate finds out what the file is to its agent.
+func (w *drafting) locate() error {
+	var err error
+	if w.agent, err = ParseAgent(w.d.Agent); err != nil {
+		return err
+	}
+	w.dialect = dialectOf(w.agent)
+	for _, l := range w.system.Locate() {
+		if l.Agent == w.agent && l.File.Path == w.d.Path && l.inline == nil && l.list == nil {
+			w.location = l
+			return nil
+		}
+	}
+	return fault.New(fault.NotFound, "config-unknown").Saying("%s does not look for servers in %s", w.agent.Title(), w.d.Path).
+		Hinting("run `mcpx config discover` to see where it looks")
+}
+
+// checkBytes refuses what is no text that an editor of ours can keep as it is.
+func checkBytes(data []byte) error {
+	switch {
+	case len(data) > maxEdited:
+		return unsupportedFile("it is larger than " + strconv.Itoa(maxEdited>>20) + " MiB")
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return unsupportedFile("it is UTF-16")
+	case !utf8.Valid(data):
+		return unsupportedFile("it is not UTF-8")
+	case bytes.IndexByte(data, 0) >= 0:
+		return unsupportedFile("it holds a NUL character")
+	}
+	return nil
+}
+
+// read parses a content and refuses what its agent refuses.
+func (w *drafting) read(data []byte) (node, error) {
+	if err := checkBytes(data); err != nil {
+		return node{}, err
+	}
+	root, err := w.dialect.parse(data)
+	if err != nil {
+		return node{}, brokenForEdit(err)
+	}
+	if root.kind != object {
+		return node{}, brokenForEdit(errors.New("no object"))
+	}
+	if root.deeper(maxDepth) {
+		return node{}, unsupportedFile("it is nested deeper than " + strconv.Itoa(maxDepth) + " levels")
+	}
+	return root, nil
+}
+
+// deeper says whether values are nested deeper than n levels.
+func (n node) deeper(levels int) bool {
+	if levels < 0 {
+		return true
+	}
+	return slices.ContainsFunc(n.fields, func(f field) bool { return f.value.deeper(levels - 1) }) ||
+		slices.ContainsFunc(n.items, func(item node) bool { return item.deeper(levels - 1) })
+}
+
+// entries drafts a change of entries.
+func (w *drafting) entries() (drafted, error) {
+	w.root = node{kind: object}
+	if w.exists {
+		var err error
+		if w.root, err = w.read(w.data); err != nil {
+			return drafted{}, err
+		}
+		if p := w.refused(w.data); p != nil {
+			return drafted{}, fault.New(fault.Conflict, "config-broken").
+				Saying("the agent refuses the file: %s (%s)", p.Field, p.Text).Hinting("correct it by hand, then run `mcpx audit run`")
+		}
+	}
+	if err := w.plan(); err != nil {
+		return drafted{}, err
+	}
+	spans, err := w.dialect.splice(w.data, w.ops)
+	if err != nil {
+		return drafted{}, err
+	}
+	if len(spans) == 0 {
+		return drafted{}, fault.New(fault.Conflict, "nothing-to-change").Saying("%s is as it should be already", w.d.Path)
+	}
+	result := applySpans(w.data, spans)
+	after, err := w.verify(spans, result)
+	if err != nil {
+		return drafted{}, err
+	}
+	return w.drafted(spans, result, after)
+}
+
+// refused is the first reason for which the agent refuses the whole file, nil none.
+func (w *drafting) refused(data []byte) *Problem {
+	for _, p := range Read(w.location, data, w.hub).Problems {
+		if p.Code == "config-broken" {
+			return &p
+		}
+	}
+	return nil
+}
+
+// plan makes operations of the steps.
+func (w *drafting) plan() error {
+	l := w.dialect.list(w.root)
+	if len(l.faults) > 0 {
+		return wrongContainer(l.faults[0].Field)
+	}
+	appended := 0
+	for _, step := range w.d.Steps {
+		if step.Name == "" && len(step.At) == 0 {
+			return invalidSteps("a step names no entry")
+		}
+		at, old := placeOf(w.agent, w.root, l, step)
+		if old.kind == absent && spellings[w.agent].list {
+			n, _ := strconv.Atoi(at[len(at)-1]) // placeOf wrote it
+			at[len(at)-1] = strconv.Itoa(n + appended)
+			appended++
+		}
+		if old.kind != absent && old.kind != object && step.Op != converge.StepRemove {
+			return fault.New(fault.Conflict, "entry-broken").Saying("the entry %q is no object", step.Name).Hinting("correct it by hand")
+		}
+		t := touched{step: step, at: at, old: old}
+		var err error
+		switch step.Op {
+		case converge.StepSet:
+			err = w.set(t)
+		case converge.StepRemove:
+			if t.gone = true; old.kind == absent && !declared(w.root, at) {
+				err = absentEntry(step)
+			}
+			w.ops = append(w.ops, op{at: at})
+		case converge.StepRef:
+			err = w.refer(t, true)
+		case converge.StepFile, converge.StepRevert: // refused before
+		default:
+			err = invalidSteps("no such step")
+		}
+		if err != nil {
+			return err
+		}
+		w.touched = append(w.touched, t)
+	}
+	return nil
+}
+
+func absentEntry(step converge.Step) error {
+	return fault.New(fault.Stale, "entry-absent").Saying("the file has no entry %q any more", step.Name).
+		Hinting("run `mcpx audit run` again").Retrying(fault.AfterFix)
+}
+
+func (w *drafting) set(t touched) error {
+	if t.step.Want == nil {
+		return invalidSteps("a step says not what the entry shall be")
+	}
+	if len(t.step.Moves) > 0 {
+		if err := w.refer(t, false); err != nil {
+			return err
+		}
+	}
+	ops, lost, err := entryOps(w.agent, w.d.Path, t.at, t.step.Name, t.old, *t.step.Want)
+	if err != nil {
+		return err
+	}
+	for _, name := range lost {
+		w.note("field-not-kept", name+" has no place in an entry of this agent")
+	}
+	w.ops = append(w.ops, ops...)
+	return nil
+}
+
+// refer takes values out of an entry. Edit: their places get what the step says; else the whole entry is written anew.
+func (w *drafting) refer(t touched, edit bool) error {
+	if t.old.kind != object || edit && len(t.step.Moves) == 0 {
+		return absentEntry(t.step)
+	}
+	for _, m := range t.step.Moves {
+		at, n := w.fieldOf(t, m.Field)
+		if n.kind != text && n.kind != number && n.kind != boolean {
+			return fault.New(fault.Stale, "value-absent").Saying("the entry %q has no value at the place that the plan names", t.step.Name).
+				Hinting("run `mcpx audit run` again").Retrying(fault.AfterFix)
+		}
+		if m.Credential != "" {
+			if old, taken := w.moves[m.Credential]; taken && old != n.text {
+				return invalidSteps("two different values for one credential")
+			}
+			w.moves[m.Credential] = n.text
+		}
+		if !edit {
+			continue
+		}
+		o := op{at: join(t.at, at)}
+		if m.Put != "" {
+			put := textNode(m.Put)
+			o.value = &put
+		}
+		w.ops = append(w.ops, o)
+	}
+	return nil
+}
+
+// fieldOf finds a field of an entry, by its own name or by the one that most agents have for it.
+func (w *drafting) fieldOf(t touched, want []string) ([]string, node) {
+	if len(want) == 0 {
+		return nil, node{}
+	}
+	if n := lookup(t.old, want); n.kind != absent {
+		return want, n
+	}
+	s := spellings[w.agent]
+	var names [][]string
+	switch want[0] {
+	case "env":
+		names = [][]string{{s.env}}
+	case "headers":
+		names = [][]string{s.headers}
+	case "url":
+		names = [][]string{{"httpUrl"}, {"url"}}
+	case "args":
+		names = [][]string{{"args"}}
+		if s.argv && len(want) == 2 { // the program comes first
+			if i, err := strconv.Atoi(want[1]); err == nil {
+				want = []string{want[0], strconv.Itoa(i + 1)}
+				names = [][]string{{"command"}}
+			}
+		}
+	default:
+		names = [][]string{{want[0]}}
+	}
+	for _, name := range names {
+		for _, prefix := range [][]string{nil, {nestedField}} {
+			at := join(join(prefix, name), want[1:])
+			if n := lookup(t.old, at); n.kind != absent {
+				return at, n
+			}
+		}
+	}
+	return nil, node{}
+}
+
+func (w *drafting) note(code, text string) {
+	w.notes = append(w.notes, converge.Note{Code: code, Text: text})
+}
+
+// drafted tells of the change. After is the document behind it.
+func (w *drafting) drafted(spans []span, result []byte, after node) (drafted, error) {
+	change, err := w.change(spans, true)
+	if err != nil {
+		return drafted{}, err
+	}
+	sum := sha256.Sum256(result)
+	change.Result = hex.EncodeToString(sum[:])
+	bound := w.rewritten()
+	for _, t := range w.touched {
+		left := lookup(after, t.at)
+		if t.gone {
+			left = node{}
+		}
+		change.Leaves = append(change.Leaves, converge.Bound{At: t.at, Digest: w.files.digest(left)})
+		if !bound {
+			continue
+		}
+		change.Bound = append(change.Bound, converge.Bound{At: t.at, Digest: w.files.digest(t.old)})
+		if up := t.at[:len(t.at)-1]; t.old.kind == absent {
+			change.Bound = append(change.Bound, converge.Bound{At: up, Digest: w.files.digest(lookup(w.root, up))})
+		}
+	}
+	if bound {
+		change.Notes = append(change.Notes, converge.Note{Code: "context-may-move", Text: w.agent.Title() + " rewrites this file while it runs: the plan holds as long as the entry is the same, and the lines around it may differ when it is applied"})
+	}
+	return drafted{result: result, change: change, moves: w.moves}, nil
+}
+
+// rewritten says whether the agent writes the file by itself, so that only the entries count (governance.md section 7.3).
+func (w *drafting) rewritten() bool {
+	switch w.agent { //nolint:exhaustive // the others write their file only when they are told to
+	case Claude:
+		return w.location.File.Scope == ScopeUser
+	case Qwen, OpenCode, Kilo:
+		return true
+	}
+	return false
+}
+
+// change is the part that every change has. Remains: there is a file afterwards.
+func (w *drafting) change(spans []span, remains bool) (converge.Change, error) {
+	c := converge.Change{
+		Agent: w.d.Agent, Path: w.d.Path, Scope: string(w.location.File.Scope), Steps: w.d.Steps, Edits: []converge.Edit{}, Notes: []converge.Note{},
+	}
+	hidden := masks(w.dialect.format, applySpans(w.data, spans))
+	moved := 0
+	for _, s := range spans {
+		from := s.start + moved
+		moved += len(s.text) - (s.end - s.start)
+		c.Edits = append(c.Edits, converge.Edit{Start: s.start, End: s.end, Kind: s.kind, SHA256: w.files.sum(s.text, slices.ContainsFunc(hidden, func(m mask) bool {
+			return m.start < from+len(s.text) && m.end > from
+		}))})
+	}
+	var err error
+	if c.Diff, err = unified(w.dialect.format, w.d.Path, w.exists, remains, w.data, spans); err != nil {
+		return c, err
+	}
+	c.Notes = append(append(c.Notes, w.notes...), notesOf(w.dialect.format, w.data, spans, c.Diff)...)
+	return c, nil
+}
+
+// sum is the hash of new bytes. One that anybody could make would let a short secret be guessed.
+func (f *Files) sum(data []byte, secret bool) string {
+	if secret {
+		return f.keyed(data)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func (f *Files) keyed(data []byte) string {
+	h := hmac.New(sha256.New, f.cfg.Key)
+	h.Write(data) // never fails
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// digest is that of a part of a document, "" of an absent one.
+func (f *Files) digest(n node) string {
+	if n.kind == absent {
+		return ""
+	}
+	var b bytes.Buffer
+	n.canonical(&b)
+	return f.keyed(b.Bytes())
+}
