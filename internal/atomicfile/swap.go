@@ -70,21 +70,25 @@ func (s Swap) Run(ctx context.Context) (Done, error) {
 		return Done{}, errors.Join(err, s.unstage())
 	}
 	crash.Point("apply.staged")
-	now, err := s.Disk.Read(s.Target)
+	own, err := s.Disk.Read(s.Staged)
+	var now Content
+	if err == nil { // so that others see our bytes for a moment only when the swap is likely to hold
+		now, err = s.settle(ctx, s.Target)
+	}
 	if err == nil && !s.Old.Is(now) {
 		err = s.stale()
 	}
 	if err != nil {
 		return Done{}, errors.Join(err, s.unstage())
 	}
-	done := Done{Exchanged: true}
+	var done Done
 	switch {
 	case s.Old.Absent:
 		done, err = s.create()
 	case s.New.Absent:
 		done, err = s.takeAway(ctx)
 	default:
-		done, err = s.exchange(ctx, now)
+		done, err = s.exchange(ctx, own, now)
 	}
 	if err != nil {
 		return done, err
@@ -238,13 +242,9 @@ func (s Swap) targetIs(name string) (bool, error) {
 	return !now.Absent && !other.Absent && now.Identity == other.Identity, err
 }
 
-// exchange replaces the file. now is what was read just before.
-func (s Swap) exchange(ctx context.Context, now Content) (Done, error) {
-	own, err := s.Disk.Read(s.Staged)
-	if err != nil {
-		return Done{}, err
-	}
-	err = s.Disk.Exchange(s.Staged, s.Target)
+// exchange replaces the file. own is the staged file, now the target as it was just before.
+func (s Swap) exchange(ctx context.Context, own, now Content) (Done, error) {
+	err := s.Disk.Exchange(s.Staged, s.Target)
 	if errors.Is(err, ErrNoExchange) {
 		return s.replace(ctx, now)
 	}
@@ -393,6 +393,18 @@ func (s Swap) keepFrom(from string, cause error) (Done, error) {
 		return Done{Kept: name}, errors.Join(cause, s.sync())
 	}
 	return Done{Kept: from}, cause
+}
+
+// Kept lists the files with bytes of others that this swap, or its reverse, has kept.
+func (s Swap) Kept() []string {
+	var all []string
+	for n := range maxKept {
+		name := fmt.Sprintf("%s%s%d", s.Staged, keptName, n)
+		if c, err := s.Disk.Read(name); err != nil || !c.Absent {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // rename renames a file that only a swap knows of, and replaces nothing.

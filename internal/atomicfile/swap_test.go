@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"mcpx/internal/atomicfile"
 	"mcpx/internal/test/faultdisk"
@@ -384,39 +386,60 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestOpenWriter: a process that has the old file open for writing is waited for, and what it writes is not lost.
+// TestOpenWriter: a process that has the old file open for writing is waited for, and what it writes is not lost, whether
+// it opened the file before the swap or at its last moment.
 func TestOpenWriter(t *testing.T) {
 	for _, test := range []struct {
 		name   string
+		late   bool
 		closes bool
 		want   error
-	}{{"it closes the file", true, atomicfile.ErrStale}, {"it keeps the file open", false, atomicfile.ErrOpen}} {
+	}{
+		{"it writes and closes the file", false, true, atomicfile.ErrStale},
+		{"it keeps the file open", false, false, atomicfile.ErrOpen},
+		{"it opened it late, and closes it", true, true, atomicfile.ErrStale},
+		{"it opened it late, and keeps it open", true, false, atomicfile.ErrOpen},
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, t.TempDir(), shapes["replace"], false)
-			f, err := os.OpenFile(w.target, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
+			var f *os.File
+			open := func() {
+				var err error
+				if f, err = os.OpenFile(w.target, os.O_WRONLY, 0); err != nil {
+					t.Error(err)
+				}
 			}
-			defer f.Close()
+			exchanges := 0
+			w.disk.Before = func(s faultdisk.Step) error {
+				if s.Op == "exchange" {
+					if exchanges++; exchanges == 1 && test.late {
+						open()
+					}
+				}
+				return nil
+			}
+			if !test.late {
+				open()
+			}
 			write := func() {
 				if _, err := f.WriteString("written late"); err != nil {
 					t.Error(err)
 				}
-				if test.closes {
-					_ = f.Close()
+				if err := f.Close(); err != nil {
+					t.Error(err)
 				}
 			}
-			waits := make(chan struct{})
-			w.swap.Disk = slowly{w.disk, func() { close(waits) }}
-			if test.closes {
-				go func() {
-					<-waits
+			w.swap.Disk = slowly{w.disk, sync.OnceFunc(func() {
+				if test.closes && f != nil {
 					write()
-				}()
-			}
+				}
+			}), func() bool { return f != nil }}
 			done, err := w.swap.Run(t.Context())
 			if !errors.Is(err, test.want) || done.Kept != "" {
 				t.Errorf("Run: %+v, %v; want %v", done, err, test.want)
+			}
+			if want := map[bool]int{true: 2, false: 0}[test.late]; exchanges != want {
+				t.Errorf("%d exchanges, want %d", exchanges, want)
 			}
 			if !test.closes {
 				write()
@@ -430,15 +453,24 @@ func TestOpenWriter(t *testing.T) {
 	}
 }
 
-// slowly says when the displaced file is looked at for the first time.
+// slowly lets a writer that has the file open write while the swap waits for it.
 type slowly struct {
 	atomicfile.Disk
-	first func()
+	write func()
+	open  func() bool
 }
 
 func (d slowly) Settle(ctx context.Context, path string) (atomicfile.Content, error) {
-	if content, err := os.ReadFile(path); err == nil && string(content) == oldBytes {
-		d.first()
+	if !d.open() {
+		return d.Disk.Settle(ctx, path)
 	}
-	return d.Disk.Settle(ctx, path)
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		time.Sleep(4 * time.Millisecond) // most often while it waits; the outcome is the same before
+		d.write()
+	}()
+	c, err := d.Disk.Settle(ctx, path)
+	<-waited
+	return c, err
 }

@@ -8,6 +8,7 @@ import (
 	"mcpx/internal/atomicfile"
 	"mcpx/internal/converge"
 	"mcpx/internal/crash"
+	"mcpx/internal/fault"
 )
 
 // Recover decides an apply whose daemon was killed; see converge.Target. It goes by the intents beside the backups and by
@@ -44,7 +45,10 @@ func (f *Files) Recover(ctx context.Context, look converge.Look, receipt string,
 	}
 	applied, err = f.decide(ctx, look, receipt, jobs)
 	for _, j := range jobs {
-		problems = append(problems, j.problems()...)
+		for _, kept := range j.swap.Kept() { // by this recovery, by one before, or by the apply
+			j.keeps(kept)
+		}
+		problems = append(problems, j.trouble...)
 	}
 	return writtenOf(jobs), applied, problems, err
 }
@@ -60,7 +64,7 @@ func (f *Files) decide(ctx context.Context, look converge.Look, receipt string, 
 		}
 		crash.Point("apply.decided")
 		if v.At == atomicfile.AtOther {
-			j.note("third-party-edit", "another process has written the file since")
+			j.tell("third-party-edit", "another process has written the file since")
 		}
 		applied = applied && (v.At == atomicfile.AtNew || v.At == atomicfile.AtOther && f.holds(look, receipt, j))
 	}
@@ -85,13 +89,11 @@ func (f *Files) decide(ctx context.Context, look converge.Look, receipt string, 
 
 // verifyAgain fills in what the killed apply could not.
 func (f *Files) verifyAgain(look converge.Look, j *job) error {
-	notes := slices.Clone(j.written.Notes)
-	err := f.verify(look, j)
 	j.written.Exchange = "exchange"
-	if slices.ContainsFunc(notes, func(n converge.Note) bool { return n.Code == "third-party-edit" }) {
-		j.written.Notes = notes // said already
+	if c, err := f.disk().Read(j.swap.Target); err == nil && !j.swap.New.Is(c) {
+		return nil // somebody else's, which is said already
 	}
-	return err
+	return f.verify(look, j)
 }
 
 // holds says whether a file that somebody else has written has what the steps want, because he started from our bytes.
@@ -105,18 +107,10 @@ func (f *Files) holds(look converge.Look, receipt string, j *job) bool {
 		return false // what a rollback leaves says nothing of whether it was done
 	}
 	again, err := f.draft(look, d, now.Data, true)
-	return err == nil && !again.remove && atomicfile.Sum(again.result) == now.SHA256
-}
-
-// problems are the notes that a person has to know of.
-func (j *job) problems() []converge.Problem {
-	var all []converge.Problem
-	for _, n := range j.written.Notes {
-		if n.Code == "third-party-edit" || n.Code == "third-party-kept" {
-			all = append(all, converge.Problem{Code: n.Code, Field: j.change.Path, Text: n.Text})
-		}
+	if err != nil {
+		return fault.From(err).Code == "nothing-to-change"
 	}
-	return all
+	return !again.remove && atomicfile.Sum(again.result) == now.SHA256
 }
 
 func noteOf(code, format string, args ...any) converge.Note {

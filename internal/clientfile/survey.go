@@ -159,11 +159,7 @@ func (f *Files) makeDirectory(j *job) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	wanted := false
-	for _, s := range j.change.Steps {
-		wanted = wanted || s.Op == converge.StepFile || s.Op == converge.StepRevert || s.Want != nil && s.Want.Server == controlPlane
-	}
-	if !wanted {
+	if !makesDirectory(j.change.Steps) {
 		return &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
