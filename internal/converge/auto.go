@@ -90,39 +90,56 @@ func (x *view) autoPlan(p Plan) []string {
 	refuse(x.Policy.Allows(p.Risk.Class) == "", autoPolicy)
 	refuse(!x.Certified[p.Agent], autoCertified)
 	refuse(p.Kind != PlanRoute, autoKind)
-	var fights int
-	files := map[string]int{}
-	var failed, back bool
-	for _, r := range x.Receipts {
-		if r.Agent == p.Agent && r.Entry == p.Entry && r.Kind != PlanRollback {
-			back = back || r.State == ReceiptRolledBack
-			// What is proposed again was undone: a change that holds needs no plan.
-			if r.State == ReceiptApplied && within(r.Started, x.Now, fightWindow) && touches(r, p) {
-				fights++
-			}
-		}
-		failed = failed || r.Plan == p.ID && r.State == ReceiptUndone
-		if within(r.Started, x.Now, applyWindow) {
-			for _, w := range r.Files {
-				files[w.Real]++
-			}
-		}
+	about := named{p.Agent, p.Entry}
+	h := x.history
+	in := func(files map[string]int, n int) bool {
+		return slices.ContainsFunc(p.Changes, func(c Change) bool { return files[c.Real] >= n })
 	}
-	refuse(fights >= fightChanges, autoFight)
-	refuse(slices.ContainsFunc(p.Changes, func(c Change) bool { return files[c.Real] >= appliesOfFile }), autoRate)
-	refuse(failed, autoFailed)
-	refuse(back, autoRolledBack)
+	// What is proposed again was undone: a change that holds needs no plan.
+	refuse(in(h.changes[about], fightChanges), autoFight)
+	refuse(in(h.applies, appliesOfFile), autoRate)
+	refuse(h.failed[p.ID], autoFailed)
+	refuse(h.back[about], autoRolledBack)
 	refuse(slices.ContainsFunc(p.Changes, func(c Change) bool { return x.Waiting[c.Real] }), autoWaiting)
 	return no
 }
 
-func within(t, now time.Time, d time.Duration) bool { return !t.Before(now.Add(-d)) }
-
-func touches(r Receipt, p Plan) bool {
-	return slices.ContainsFunc(r.Files, func(w Written) bool {
-		return slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Real == w.Real })
-	})
+// history is what receipts say about the next change.
+type history struct {
+	changes map[named]map[string]int // applied to an entry in the window of a fight, by real path
+	back    map[named]bool           // a change to the entry was taken back
+	applies map[string]int           // to a file in the window of its rate, by real path
+	failed  map[string]bool          // plans
 }
+
+func remember(receipts []Receipt, now time.Time) history {
+	h := history{changes: map[named]map[string]int{}, back: map[named]bool{}, applies: map[string]int{}, failed: map[string]bool{}}
+	for _, r := range receipts {
+		about := named{r.Agent, r.Entry}
+		ours := r.Kind != PlanRollback
+		fighting := ours && r.State == ReceiptApplied && within(r.Started, now, fightWindow)
+		if ours && r.State == ReceiptRolledBack {
+			h.back[about] = true
+		}
+		if r.State == ReceiptUndone {
+			h.failed[r.Plan] = true
+		}
+		if fighting && h.changes[about] == nil {
+			h.changes[about] = map[string]int{}
+		}
+		for _, w := range r.Files {
+			if fighting {
+				h.changes[about][w.Real]++
+			}
+			if within(r.Started, now, applyWindow) {
+				h.applies[w.Real]++
+			}
+		}
+	}
+	return h
+}
+
+func within(t, now time.Time, d time.Duration) bool { return !t.Before(now.Add(-d)) }
 
 // OwnResult says whether a file is as a receipt left it: then nobody but mcpx has changed it.
 func OwnResult(receipts []Receipt, real, sha256 string) bool {

@@ -120,7 +120,7 @@ func classify(e Entry, index *catalog.Index, link string) Finding {
 func match(e Entry, index *catalog.Index, link string) catalog.Match {
 	if e.Routed != nil && e.Routed.State != RoutedForeign {
 		if e.Routed.Server == HubName {
-			return named(HubName)
+			return byName(HubName)
 		}
 		return index.Routed(e.Routed.Server)
 	}
@@ -136,8 +136,8 @@ func match(e Entry, index *catalog.Index, link string) catalog.Match {
 	return index.Match(s)
 }
 
-// named is the match of an entry that says by name what it is.
-func named(server string) catalog.Match {
+// byName is the match of an entry that says by name what it is.
+func byName(server string) catalog.Match {
 	reasons := []string{catalog.ReasonRouted}
 	return catalog.Match{
 		Confidence: catalog.MatchExact, Server: server, Reasons: reasons,

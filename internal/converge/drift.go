@@ -205,10 +205,7 @@ func (x *view) driftOfMounts() []Trouble {
 			Text: fmt.Sprintf(format, args...), Hint: hint, Command: "mcpx audit run --agent " + agent,
 		})
 	}
-	home := func(agent, scope string) string {
-		f, _ := x.homeOf(agent, cmp.Or(scope, scopeUser))
-		return f.Path
-	}
+	home := func(agent, scope string) string { return x.homes[named{agent, scope}].Path }
 	for _, record := range x.Agents {
 		agent := record.Agent
 		for _, m := range record.Mounts {
@@ -219,14 +216,14 @@ func (x *view) driftOfMounts() []Trouble {
 			same, served := x.has(agent, m, s)
 			switch {
 			case same == nil && served == nil:
-				tell(reasonMissing, WeightWarning, agent, home(agent, m.Scope), m.Name, "make the plan that adds it", "the agent shall have %s and has not", s.Name)
-			case served == nil && same.Match.Server != s.Name && same.Parse != "broken":
+				tell(reasonMissing, WeightWarning, agent, home(agent, m.scope()), m.Name, "make the plan that adds it", "the agent shall have %s and has not", s.Name)
+			case served == nil && another(same, s):
 				tell(driftChanged, WeightWarning, agent, same.File, m.Name, "decide which one it shall be", "the agent shall have %s under this name and has another server", s.Name)
 			case served != nil && m.Tools != nil && !m.Tools.same(served.Tools):
 				tell(driftFilter, WeightWarning, agent, served.File, served.Name, "put the filter of tools back into the entry", "the entry lost its filter of tools, or has another one")
 			}
 		}
-		if record.Control != "" && !slices.ContainsFunc(x.byAgent[agent], func(f Finding) bool { return f.Routed != nil && f.Routed.Server == HubName }) {
+		if record.Control != "" && len(x.served[named{agent, HubName}]) == 0 {
 			tell(reasonHubMissing, WeightWarning, agent, home(agent, scopeUser), HubName, "make the plan that adds it", "the control plane was installed and is no longer in the agent's files")
 		}
 		for _, p := range x.removals(agent) {

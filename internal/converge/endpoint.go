@@ -47,7 +47,7 @@ func (x *view) unsafe(f Finding) (Proposal, bool) {
 	if f.Routed != nil || f.Facts.FileWritable || f.Facts.ProgramWritable {
 		return Proposal{}, false
 	}
-	if s, ok := x.server(f.Match.Server); ok && s.Sharing != catalog.ShareNone && !(s.HTTP != nil && plainHTTP(s.HTTP.URL)) &&
+	if s, ok := x.server(f.Match.Server); ok && s.Sharing != catalog.ShareNone && (s.HTTP == nil || !plainHTTP(s.HTTP.URL)) &&
 		(f.Match.Confidence == catalog.MatchHigh || f.Match.Confidence == catalog.MatchMedium) {
 		p := x.route(f, s, PlanFixEndpoint)
 		p.reason(unsafe(f.Entry)...)

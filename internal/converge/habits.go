@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"mcpx/internal/catalog"
@@ -141,10 +142,8 @@ func workspaceBound(e Entry, s *catalog.Server) (bound, here bool) {
 	if !ok {
 		return false, false
 	}
-	for _, name := range roots {
-		if p.Name == name {
-			return true, !absoluteArgument(p.Rest)
-		}
+	if slices.Contains(roots, p.Name) {
+		return true, !absoluteArgument(p.Rest)
 	}
 	return false, false
 }

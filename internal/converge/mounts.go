@@ -44,22 +44,23 @@ func (x *view) mounts() []Proposal {
 
 // has says what the agent has in the place of a mount: an entry of its name, or one that leads to its server.
 func (x *view) has(agent string, m Mount, s *catalog.Server) (same, served *Finding) {
-	for i := range x.byAgent[agent] {
-		f := &x.byAgent[agent][i]
-		if !sameScope(f.Entry, m) {
-			continue
+	in := func(list []*Finding) *Finding {
+		i := slices.IndexFunc(list, func(f *Finding) bool { return f.Scope == m.scope() })
+		if i < 0 {
+			return nil
 		}
-		if f.Name == m.Name {
-			same = f
-		}
-		if f.Routed != nil && f.Routed.State != RoutedForeign && s != nil && f.Match.Server == s.Name {
-			served = f
-		}
+		return list[i]
 	}
-	return same, served
+	return in(x.byEntry[named{agent, m.Name}]), in(x.served[named{agent, s.Name}])
 }
 
-func sameScope(e Entry, m Mount) bool { return e.Scope == cmp.Or(m.Scope, scopeUser) }
+// scope is the one that is meant.
+func (m Mount) scope() string { return cmp.Or(m.Scope, scopeUser) }
+
+// another says whether the entry is surely not the server.
+func another(f *Finding, s *catalog.Server) bool {
+	return f.Parse != "broken" && (f.Match.Server != s.Name || f.Class == NameConflict)
+}
 
 // missing adds a server that the agent shall have and has not. An entry that is off is there: its person switched it off.
 func (x *view) missing(agent string, m Mount) (Proposal, bool) {
@@ -68,10 +69,10 @@ func (x *view) missing(agent string, m Mount) (Proposal, bool) {
 		return Proposal{}, false
 	}
 	same, served := x.has(agent, m, s)
-	if served != nil || same != nil && (same.Match.Server == s.Name || same.Parse == "broken") {
-		return Proposal{}, false // routed, or to be routed, or to be corrected by hand
+	if served != nil || same != nil && !another(same, s) {
+		return Proposal{}, false // routed, or to be routed, or to be looked at by a person
 	}
-	p := Proposal{Kind: PlanAdd, Agent: agent, Server: s.Name, Entry: m.Name, Match: named(s.Name)}
+	p := Proposal{Kind: PlanAdd, Agent: agent, Server: s.Name, Entry: m.Name, Match: byName(s.Name)}
 	p.reason(reasonMissing)
 	p.Summary = fmt.Sprintf("%s gets %s", agent, m.Name)
 	if same != nil {
@@ -80,13 +81,13 @@ func (x *view) missing(agent string, m Mount) (Proposal, bool) {
 	x.ready(&p, s)
 	form := x.form(&p, Entry{Agent: agent}, s)
 	p.raise(s.Risk == catalog.RiskHigh, riskServer)
-	x.insert(&p, agent, cmp.Or(m.Scope, scopeUser), m.Name, form)
+	x.insert(&p, agent, m.scope(), m.Name, form)
 	return p, true
 }
 
 // insert puts a new entry into the file in which the agent would look for it first.
 func (x *view) insert(p *Proposal, agent, scope, name string, form *Form) {
-	file, ok := x.homeOf(agent, scope)
+	file, ok := x.homes[named{agent, scope}]
 	if !ok {
 		p.problem(problemNoFile, "mcpx knows no file of this agent and scope that it may write")
 		return
@@ -98,43 +99,41 @@ func (x *view) insert(p *Proposal, agent, scope, name string, form *Form) {
 	}
 }
 
-// homeOf is the file for a new entry: the strongest one that has entries, else the strongest that is there, else the one
-// that the agent would make itself.
-func (x *view) homeOf(agent, scope string) (File, bool) {
-	var best File
-	rank := -1
+// findHomes picks the file for new entries of each agent and scope: the strongest one that has entries, else the strongest
+// that is there, else the one that the agent would make itself.
+func (x *view) findHomes() map[named]File {
+	homes, ranks := map[named]File{}, map[named]int{}
 	for _, f := range x.Files {
-		if f.Agent != agent || f.Scope != scope || !x.writable(agent, f.Path) {
+		if !x.writable(f.Agent, f.Path) {
 			continue
 		}
-		r := 0
-		switch main := habits[agent].main; {
+		rank := 1
+		switch main := habits[f.Agent].main; {
 		case f.State == FileReadable && f.Entries > 0:
-			r = 3
+			rank = 4
 		case f.State == FileReadable:
-			r = 2
+			rank = 3
 		case main != "" && strings.HasSuffix(f.Path, main):
-			r = 1
+			rank = 2
 		}
-		if r > rank || r == rank && r > 0 {
-			best, rank = f, r
+		at := named{f.Agent, f.Scope}
+		if best := ranks[at]; rank > best || rank == best && rank > 1 {
+			homes[at], ranks[at] = f, rank
 		}
 	}
-	return best, rank >= 0
+	return homes
 }
 
 // control adds the control plane, or repairs its entry.
 func (x *view) control(agent, strategy string) (Proposal, bool) {
-	p := Proposal{Kind: PlanControlPlane, Agent: agent, Server: HubName, Entry: HubName, Match: named(HubName)}
+	p := Proposal{Kind: PlanControlPlane, Agent: agent, Server: HubName, Entry: HubName, Match: byName(HubName)}
 	p.reason(reasonHubMissing)
 	p.Summary = fmt.Sprintf("%s gets %s, the control plane of mcpx", agent, HubName)
-	for _, f := range x.byAgent[agent] {
-		if f.Routed != nil && f.Routed.Server == HubName && f.Routed.State != RoutedForeign {
-			return Proposal{}, false
-		}
-		if f.Name == HubName && f.Scope == scopeUser {
-			p.problem(problemName, "the agent has another server under this name")
-		}
+	if len(x.served[named{agent, HubName}]) > 0 {
+		return Proposal{}, false
+	}
+	if slices.ContainsFunc(x.byEntry[named{agent, HubName}], func(f *Finding) bool { return f.Scope == scopeUser }) {
+		p.problem(problemName, "the agent has another server under this name")
 	}
 	x.insert(&p, agent, scopeUser, HubName, x.hubForm(&p, agent, strategy))
 	return p, true
@@ -161,7 +160,7 @@ func (x *view) removals(agent string) []Proposal {
 	record := x.records[agent]
 	wanted, unwanted := map[string]bool{}, map[string]bool{}
 	for _, m := range record.Mounts {
-		key := cmp.Or(m.Scope, scopeUser) + " " + m.Name
+		key := m.scope() + " " + m.Name
 		if m.Absent {
 			unwanted[key] = true
 		} else {

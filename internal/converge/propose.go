@@ -292,8 +292,8 @@ func (x *view) layers(p *Proposal, f Finding, form *Form) {
 	if !f.Facts.Layered {
 		return
 	}
-	for _, other := range x.byAgent[f.Agent] {
-		if other.Name == f.Name && other.File != f.File && len(other.Headers) > 0 && form != nil && form.Kind == FormHTTP {
+	for _, other := range x.byEntry[named{f.Agent, f.Name}] {
+		if other.File != f.File && len(other.Headers) > 0 && form != nil && form.Kind == FormHTTP {
 			p.problem(problemHeaderLeak, "headers of "+other.File+" would be sent to mcpx")
 			return
 		}

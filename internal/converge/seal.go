@@ -14,14 +14,35 @@ const planIDLength = 26
 
 var idText = base32.StdEncoding.WithPadding(base32.NoPadding)
 
+// draftedNothing is what a target says of a file that is as it should be.
+const draftedNothing = "nothing-to-change"
+
+// Sealer makes plans of one world.
+type Sealer struct{ world *view }
+
+// NewSealer reads the world once.
+func NewSealer(w World) *Sealer { return &Sealer{look(w)} }
+
+// Seal makes one plan, see Sealer.Seal.
+func Seal(p Proposal, changes []Change, problems []Problem, w World) (Plan, bool) {
+	return NewSealer(w).Seal(p, changes, problems)
+}
+
 // Seal makes the plan of a proposal whose bytes are known: the same proposal, changes and world give the same id, byte
 // for byte. problems are those of drafting. False: the files are as they should be already.
-func Seal(p Proposal, changes []Change, problems []Problem, w World) (Plan, bool) {
+func (s *Sealer) Seal(p Proposal, changes []Change, problems []Problem) (Plan, bool) {
+	x := s.world
+	w := &x.World
 	p.finish()
 	plan := Plan{
 		Kind: p.Kind, Agent: p.Agent, Server: p.Server, Entry: p.Entry, Summary: p.Summary, Reasons: p.Reasons, Revision: w.Revision,
 		Policy: w.Policy.Digest(), Adapter: w.Adapter, Look: lookOf(w.Look, p.Agent), Changes: []Change{}, Match: p.Match, Risk: p.Risk,
-		Effects: p.Effects, Needs: p.Needs, Problems: append(slices.Clone(p.Problems), problems...), Reverts: p.Reverts, Made: w.Now,
+		Effects: p.Effects, Needs: p.Needs, Problems: slices.Clone(p.Problems), Reverts: p.Reverts, Made: w.Now,
+	}
+	for _, problem := range problems {
+		if problem.Code != draftedNothing {
+			plan.Problems = append(plan.Problems, problem)
+		}
 	}
 	for _, c := range changes {
 		if len(c.Edits) > 0 || c.Expected.Absent != (c.Result == "") {
@@ -29,7 +50,7 @@ func Seal(p Proposal, changes []Change, problems []Problem, w World) (Plan, bool
 		}
 	}
 	slices.SortFunc(plan.Changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
-	if plan.Problems == nil {
+	if plan.Problems == nil { // shown as an empty list
 		plan.Problems = []Problem{}
 	}
 	if len(plan.Changes) == 0 && len(plan.Problems) == 0 {
@@ -40,7 +61,6 @@ func Seal(p Proposal, changes []Change, problems []Problem, w World) (Plan, bool
 		plan.State = PlanErrored
 	}
 	plan.ID = "plan_" + strings.ToLower(idText.EncodeToString(plan.digest()))[:planIDLength]
-	x := look(w)
 	plan.Auto = unique(append(x.autoPlan(plan), p.auto...))
 	return plan, true
 }
@@ -127,13 +147,19 @@ func (x *view) stale(p Plan) []string {
 		}
 		add(x.boundChanged(c), staleEntry)
 	}
+	if len(why) == 0 {
+		return nil
+	}
 	return unique(why)
 }
 
 // boundChanged compares the entries that the change binds; whether a container has changed is known when it is applied.
 func (x *view) boundChanged(c Change) bool {
 	for _, b := range c.Bound {
-		for _, f := range x.byAgent[c.Agent] {
+		if len(b.At) == 0 {
+			continue
+		}
+		for _, f := range x.byEntry[named{c.Agent, b.At[len(b.At)-1]}] {
 			if f.File == c.Path && f.Digest != "" && slices.Equal(f.At, b.At) && f.Digest != b.Digest {
 				return true
 			}

@@ -120,15 +120,23 @@ type view struct {
 	records map[string]AgentRecord
 	files   map[place]File
 	byAgent map[string][]Finding
+	byEntry map[named][]*Finding // all entries of one name
+	served  map[named][]*Finding // all entries that lead through mcpx to one server
+	homes   map[named]File       // where a new entry of an agent and a scope goes
+	history history
 }
 
 // place is one file of one agent.
 type place struct{ agent, path string }
 
+// named is something of one agent: an entry, a server, a scope.
+type named struct{ agent, name string }
+
 func look(w World) *view {
 	x := &view{
 		World: w, byID: map[string]*catalog.Server{}, byName: map[string]*catalog.Server{}, records: map[string]AgentRecord{},
-		files: map[place]File{}, byAgent: map[string][]Finding{},
+		files: map[place]File{}, byAgent: map[string][]Finding{}, byEntry: map[named][]*Finding{}, served: map[named][]*Finding{},
+		history: remember(w.Receipts, w.Now),
 	}
 	for i := range w.Servers {
 		s := &w.Servers[i]
@@ -148,8 +156,15 @@ func look(w World) *view {
 	}
 	for agent, all := range x.byAgent { // whatever the order in which they were found
 		slices.SortStableFunc(all, compareEntries)
-		x.byAgent[agent] = all
+		for i := range all {
+			f := &all[i]
+			x.byEntry[named{agent, f.Name}] = append(x.byEntry[named{agent, f.Name}], f)
+			if f.Routed != nil && f.Routed.State != RoutedForeign {
+				x.served[named{agent, f.Match.Server}] = append(x.served[named{agent, f.Match.Server}], f)
+			}
+		}
 	}
+	x.homes = x.findHomes()
 	return x
 }
 
