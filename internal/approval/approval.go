@@ -21,8 +21,8 @@ const (
 // Kind says what sort of thing is approved.
 type Kind string
 
-// The kinds in use.
-const KindPlan Kind = "plan" // one change to configuration files; About is the plan's id
+// KindPlan is one change to configuration files; About is the plan's id.
+const KindPlan Kind = "plan"
 
 // Approval is one question to a person and what became of it.
 type Approval struct {
@@ -56,7 +56,7 @@ type Reader interface {
 	// Approvals is one page in order of id, that is of time. A page that is shorter than the limit is the last one.
 	Approvals(ctx context.Context, p ListApprovals) ([]Approval, error)
 	// ApprovalByID finds one. NotFound approval-unknown, Conflict approval-ambiguous.
-	ApprovalByID(ctx context.Context, p ApprovalByID) (Approval, error)
+	ApprovalByID(ctx context.Context, p ByID) (Approval, error)
 }
 
 // Store reads and changes the stored approvals.
@@ -86,8 +86,8 @@ func (p ListApprovals) PageLimit() int {
 	return p.Limit
 }
 
-// ApprovalByID names one approval. A beginning of the id that only one approval has is enough.
-type ApprovalByID struct{ ID string }
+// ByID names one approval. A beginning of the id that only one approval has is enough.
+type ByID struct{ ID string }
 
 // PutApproval carries the approval to write.
 type PutApproval struct{ Approval Approval }

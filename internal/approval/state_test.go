@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -198,9 +199,7 @@ func TestSteps(t *testing.T) {
 	}
 	with := func(p, a refusal) map[State]refusal {
 		all := map[State]refusal{Pending: p, Approved: a}
-		for s, r := range ends {
-			all[s] = r
-		}
+		maps.Copy(all, ends)
 		return all
 	}
 	steps := map[string]struct {

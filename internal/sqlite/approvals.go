@@ -31,7 +31,7 @@ func (t *tx) Approvals(ctx context.Context, p approval.ListApprovals) ([]approva
 }
 
 // ApprovalByID finds one.
-func (t *tx) ApprovalByID(ctx context.Context, p approval.ApprovalByID) (approval.Approval, error) {
+func (t *tx) ApprovalByID(ctx context.Context, p approval.ByID) (approval.Approval, error) {
 	return byPrefix(ctx, t, sqlApprovalByID, p.ID, func(a approval.Approval) string { return a.ID }, approval.Unknown, approval.Ambiguous)
 }
 

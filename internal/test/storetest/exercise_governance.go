@@ -90,7 +90,7 @@ func approvalByID(t *testing.T, p Pair) {
 	putApprovals(t, p.Write, want, question("apr_01B", "plan_a", approval.Pending))
 	wantPrefixes(t, p.Read, storedQuestion(want), []string{"apr_01A"}, []string{"", "plan_a", "apr_01C", "apr_01AB", "apr_01a", "%"}, []string{"apr_0", "apr_01"},
 		"approval", func(r store.Reader, id string) (approval.Approval, error) {
-			return r.ApprovalByID(t.Context(), approval.ApprovalByID{ID: id})
+			return r.ApprovalByID(t.Context(), approval.ByID{ID: id})
 		})
 }
 
@@ -118,7 +118,7 @@ func wantPrefixes[T any](t *testing.T, db store.DB, want T, good, unknown, sever
 func putApproval(t *testing.T, p Pair) {
 	get := func(id string) approval.Approval {
 		return read(t, p.Read, func(r store.Reader) (approval.Approval, error) {
-			return r.ApprovalByID(t.Context(), approval.ApprovalByID{ID: id})
+			return r.ApprovalByID(t.Context(), approval.ByID{ID: id})
 		})
 	}
 	a := question("apr_1", "plan_a", approval.Pending)

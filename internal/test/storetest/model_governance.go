@@ -154,7 +154,7 @@ func (g *governance) Approvals(_ context.Context, p approval.ListApprovals) (pag
 	return page, nil
 }
 
-func (g *governance) ApprovalByID(_ context.Context, p approval.ApprovalByID) (approval.Approval, error) {
+func (g *governance) ApprovalByID(_ context.Context, p approval.ByID) (approval.Approval, error) {
 	return find(g.approvals, p.ID, approval.Unknown, approval.Ambiguous)
 }
 
