@@ -213,9 +213,9 @@ func (p *page) fit(spans []span) []span {
 		switch {
 		case s.start > p.length: // behind the last line
 			s.start = p.length
-			s.text = append([]byte(added), bytes.TrimSuffix(s.text, []byte(added))...)
+			s.text = append([]byte(added), s.text[:len(s.text)-len(lineEnd(s.text))]...)
 		case len(s.text) > 0:
-			s.text = bytes.TrimSuffix(s.text, []byte(added))
+			s.text = s.text[:len(s.text)-len(lineEnd(s.text))]
 		default: // the line before is the last one now, and does not end
 			s.start -= len(lineEnd(p.data[p.base:s.start]))
 		}

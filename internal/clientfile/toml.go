@@ -14,8 +14,8 @@ import (
 	"mcpx/internal/catalog"
 )
 
-// maxTOML bounds a TOML file: people write them by hand.
-const maxTOML = 4 << 20
+// maxTOML bounds a TOML file. People write them by hand, but Codex adds to them; larger ones are not edited either.
+const maxTOML = 16 << 20
 
 // parseTOML reads a document. The decoder says what it means and what is wrong with it; a second pass over its
 // expressions gives the order of the file, which a map has lost.

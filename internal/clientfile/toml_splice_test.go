@@ -40,8 +40,8 @@ func things(all ...any) *node {
 func set(at string, v *node) op { return op{at: strings.Split(at, "/"), value: v} }
 func del(at string) op          { return op{at: strings.Split(at, "/")} }
 
-// routed turns the entry a into one that goes through a URL.
-func routed() []op {
+// viaURL turns the entry a into one that goes through a URL.
+func viaURL() []op {
 	return []op{del("mcp_servers/a/command"), del("mcp_servers/a/args"), del("mcp_servers/a/env"), set("mcp_servers/a/url", word("http://h/"))}
 }
 
@@ -54,15 +54,15 @@ type spliceCase struct {
 func TestSpliceTOML(t *testing.T) {
 	url := things("url", word("u"))
 	for _, c := range []spliceCase{
-		{name: "table", ops: routed(), in: "[mcp_servers.a]\ncommand = \"npx\" # run it\n# the arguments\nargs = [\"x\"]\nenabled = false # off\n\n[mcp_servers.a.env]\nA = \"1\"\n\n[tui]\nx = 1\n", want: "[mcp_servers.a]\nenabled = false # off\nurl = \"http://h/\"\n\n[tui]\nx = 1\n"},
+		{name: "table", ops: viaURL(), in: "[mcp_servers.a]\ncommand = \"npx\" # run it\n# the arguments\nargs = [\"x\"]\nenabled = false # off\n\n[mcp_servers.a.env]\nA = \"1\"\n\n[tui]\nx = 1\n", want: "[mcp_servers.a]\nenabled = false # off\nurl = \"http://h/\"\n\n[tui]\nx = 1\n"},
 		{name: "scattered", ops: []op{del("mcp_servers/a")}, in: "[mcp_servers.a.env]\nA = \"1\"\n\n[tui]\nx = 1\n\n# about a\n[mcp_servers.a]\ncommand = \"npx\"\n\n[mcp_servers.b]\nurl = \"u\"\n\n[mcp_servers.a.tools.x]\napproval_mode = \"approve\"\n", want: "[tui]\nx = 1\n\n[mcp_servers.b]\nurl = \"u\"\n"},
-		{name: "scattered, routed", ops: routed(), in: "[mcp_servers.a.env]\nA = \"1\"\n\n[tui]\nx = 1\n\n[mcp_servers.a]\ncommand = \"npx\"\n\n[mcp_servers.a.tools.x]\napproval_mode = \"approve\"\n", want: "[tui]\nx = 1\n\n[mcp_servers.a]\nurl = \"http://h/\"\n\n[mcp_servers.a.tools.x]\napproval_mode = \"approve\"\n"},
+		{name: "scattered, routed", ops: viaURL(), in: "[mcp_servers.a.env]\nA = \"1\"\n\n[tui]\nx = 1\n\n[mcp_servers.a]\ncommand = \"npx\"\n\n[mcp_servers.a.tools.x]\napproval_mode = \"approve\"\n", want: "[tui]\nx = 1\n\n[mcp_servers.a]\nurl = \"http://h/\"\n\n[mcp_servers.a.tools.x]\napproval_mode = \"approve\"\n"},
 		{name: "quoted name", ops: []op{del("mcp_servers/a.b/env"), set("mcp_servers/a.b/command", word("y")), set("mcp_servers/a.b/http_headers", things("X-A", word("1")))}, in: "[mcp_servers.\"a.b\"]\ncommand = \"x\"\n[mcp_servers.\"a.b\".env]\nA = \"1\"\n[mcp_servers.a]\n", want: "[mcp_servers.\"a.b\"]\ncommand = \"y\"\n[mcp_servers.\"a.b\".http_headers]\nX-A = \"1\"\n[mcp_servers.a]\n"},
 		{name: "literal name", ops: []op{set("mcp_servers/a.b/env", things("k ey", word("1")))}, in: "[ mcp_servers . 'a.b' ]\ncommand = 'x'\n", want: "[ mcp_servers . 'a.b' ]\ncommand = 'x'\n\n[mcp_servers.'a.b'.env]\n\"k ey\" = \"1\"\n"},
-		{name: "dotted at the root", ops: routed(), in: "mcp_servers.a.command = \"npx\"\nmcp_servers . a . args = []\nmcp_servers.a.env.A = \"1\"\nmcp_servers.b.url = \"u\"\n[tui]\n", want: "mcp_servers.a.url = \"http://h/\"\nmcp_servers.b.url = \"u\"\n[tui]\n"},
+		{name: "dotted at the root", ops: viaURL(), in: "mcp_servers.a.command = \"npx\"\nmcp_servers . a . args = []\nmcp_servers.a.env.A = \"1\"\nmcp_servers.b.url = \"u\"\n[tui]\n", want: "mcp_servers.a.url = \"http://h/\"\nmcp_servers.b.url = \"u\"\n[tui]\n"},
 		{name: "dotted below its container", ops: []op{set("mcp_servers/a/env/B", word("2")), set("mcp_servers/a/http_headers", things("H", word("x"), "I", things())), del("mcp_servers/a/command")}, in: "[mcp_servers]\na.command=\"npx\"\na.env.A=\"1\"\n", want: "[mcp_servers]\na.env.A=\"1\"\na.env.B=\"2\"\na.http_headers.H=\"x\"\na.http_headers.I={}\n"},
 		{name: "dotted, a new sibling", ops: []op{set("mcp_servers/n", url)}, in: "mcp_servers.a.url = \"v\"\n\n[tui]\nx = 1\n", want: "mcp_servers.a.url = \"v\"\n\n[tui]\nx = 1\n\n[mcp_servers.n]\nurl = \"u\"\n"},
-		{name: "inline", ops: routed(), in: "[mcp_servers]\na = { command = \"npx\", args = [\"x\"], enabled = true } # mine\nb = {url = \"u\"}\n", want: "[mcp_servers]\na = { enabled = true, url = \"http://h/\" } # mine\nb = {url = \"u\"}\n"},
+		{name: "inline", ops: viaURL(), in: "[mcp_servers]\na = { command = \"npx\", args = [\"x\"], enabled = true } # mine\nb = {url = \"u\"}\n", want: "[mcp_servers]\na = { enabled = true, url = \"http://h/\" } # mine\nb = {url = \"u\"}\n"},
 		{name: "inline, a new sibling", ops: []op{set("mcp_servers/n", url)}, in: "[mcp_servers ]\na = {url=\"u\"}\n\n[tui]\n", want: "[mcp_servers ]\na = {url=\"u\"}\nn = { url = \"u\" }\n\n[tui]\n"},
 		{name: "inline and tables, a new sibling", ops: []op{set("mcp_servers/n", url)}, in: "[mcp_servers ]\na = { url=\"u\" }\n\n[mcp_servers.b]\nurl = \"u\"\n", want: "[mcp_servers ]\na = { url=\"u\" }\n\n[mcp_servers.b]\nurl = \"u\"\n\n[mcp_servers.n]\nurl = \"u\"\n"},
 		{name: "all inline", ops: []op{set("mcp_servers/n", url), del("mcp_servers/b"), set("mcp_servers/a/x", digit("20.0"))}, in: "mcp_servers = {a={url=\"u\"},b={}}\n", want: "mcp_servers = {a={url=\"u\", x=20.0},n={ url = \"u\" }}\n"},
@@ -77,12 +77,12 @@ func TestSpliceTOML(t *testing.T) {
 		{name: "empty", ops: []op{set("mcp_servers/n", url)}, in: "", want: "[mcp_servers.n]\nurl = \"u\"\n"},
 		{name: "mark only", ops: []op{set("mcp_servers/n", url)}, in: "\xef\xbb\xbf", want: "\xef\xbb\xbf[mcp_servers.n]\nurl = \"u\"\n"},
 		{name: "only sub-tables", ops: []op{set("mcp_servers/a/url", word("u"))}, in: "[mcp_servers.a.env]\nA = \"1\"\n\n[tui]\n", want: "[mcp_servers.a.env]\nA = \"1\"\n\n[mcp_servers.a]\nurl = \"u\"\n\n[tui]\n"},
-		{name: "carriage returns", ops: append(routed(), set("mcp_servers/n", url)), in: "[mcp_servers.a]\r\ncommand = \"npx\"\r\n\r\n[tui]\r\nx = 1\r\n", want: "[mcp_servers.a]\r\nurl = \"http://h/\"\r\n\r\n[mcp_servers.n]\r\nurl = \"u\"\r\n\r\n[tui]\r\nx = 1\r\n"},
+		{name: "carriage returns", ops: append(viaURL(), set("mcp_servers/n", url)), in: "[mcp_servers.a]\r\ncommand = \"npx\"\r\n\r\n[tui]\r\nx = 1\r\n", want: "[mcp_servers.a]\r\nurl = \"http://h/\"\r\n\r\n[mcp_servers.n]\r\nurl = \"u\"\r\n\r\n[tui]\r\nx = 1\r\n"},
 		{name: "mixed newlines", ops: []op{set("mcp_servers/a/x", digit("1")), set("tui/y", digit("2"))}, in: "[mcp_servers.a]\r\nurl = \"u\"\n\n[tui]\nx = 1\r\n", want: "[mcp_servers.a]\r\nurl = \"u\"\nx = 1\n\n[tui]\nx = 1\r\ny = 2\r\n"},
-		{name: "no final newline", ops: routed(), in: "[mcp_servers.a]\ncommand = \"npx\"", want: "[mcp_servers.a]\nurl = \"http://h/\""},
+		{name: "no final newline", ops: viaURL(), in: "[mcp_servers.a]\ncommand = \"npx\"", want: "[mcp_servers.a]\nurl = \"http://h/\""},
 		{name: "no final newline, new table", ops: []op{set("mcp_servers/n", url)}, in: "[mcp_servers.a]\r\ncommand = \"npx\"", want: "[mcp_servers.a]\r\ncommand = \"npx\"\r\n\r\n[mcp_servers.n]\r\nurl = \"u\""},
 		{name: "no final newline, last table goes", ops: []op{del("mcp_servers")}, in: "[tui]\nx = 1\n\n[mcp_servers.a]\ncommand = \"npx\"", want: "[tui]\nx = 1"},
-		{name: "byte order mark", ops: routed(), in: "\xef\xbb\xbf[mcp_servers.a]\ncommand = \"ü\"\n", want: "\xef\xbb\xbf[mcp_servers.a]\nurl = \"http://h/\"\n"},
+		{name: "byte order mark", ops: viaURL(), in: "\xef\xbb\xbf[mcp_servers.a]\ncommand = \"ü\"\n", want: "\xef\xbb\xbf[mcp_servers.a]\nurl = \"http://h/\"\n"},
 		{name: "byte order mark, first table goes", ops: []op{del("mcp_servers")}, in: "\xef\xbb\xbf[mcp_servers.a]\ncommand = \"ü\"\n\n[tui]\n", want: "\xef\xbb\xbf[tui]\n"},
 		{name: "array lines that look like headers", ops: []op{del("mcp_servers/b"), set("mcp_servers/a/args/2", word("z"))}, in: "[mcp_servers.a]\nargs = [\n[\"x\"],\n\"[mcp_servers.b]\", # [mcp_servers.b]\n]\n\n[mcp_servers.b]\nurl = \"u\"\n", want: "[mcp_servers.a]\nargs = [\n[\"x\"],\n\"[mcp_servers.b]\", # [mcp_servers.b]\n\"z\",\n]\n"},
 		{name: "multi-line strings", ops: []op{del("mcp_servers/b"), set("mcp_servers/a/x", digit("1"))}, in: "[mcp_servers.a]\nt = \"\"\"\n\n[mcp_servers.b]\n# no \"comment\"\n\n\"\"\"\nu = '''\n[mcp_servers.b]\n'''\n\n[mcp_servers.b]\nurl = '''x\n\n'''\n", want: "[mcp_servers.a]\nt = \"\"\"\n\n[mcp_servers.b]\n# no \"comment\"\n\n\"\"\"\nu = '''\n[mcp_servers.b]\n'''\nx = 1\n"},

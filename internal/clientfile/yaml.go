@@ -16,7 +16,7 @@ import (
 
 // The bounds of a YAML file. People write them by hand; an alias makes many values of few bytes, and may hold itself.
 const (
-	maxYAML      = 4 << 20
+	maxYAML      = 16 << 20
 	maxYAMLNodes = 1 << 18
 	maxYAMLDepth = 1000
 )
