@@ -122,7 +122,15 @@ func (x *view) drift(f Finding) []Trouble {
 		if f.Routed != nil && f.Routed.State == RoutedSpelling {
 			tell(driftSpelling, WeightNotice, "", "nothing has to be done", "reaches mcpx by another spelling of the URL")
 		}
-	case Broken, Unsupported: // the problems of the entry say so
+		if slices.Contains(f.Reasons, catalog.ReasonServerNotRouted) {
+			tell(catalog.ReasonServerNotRouted, WeightWarning, "mcpx server show "+f.Match.Server, "see what it waits for", "leads to %s, which is not routed", f.Match.Server)
+		}
+	case Broken:
+		for _, p := range f.Problems {
+			tell(p.Code, WeightWarning, "mcpx config inspect --agent "+f.Agent, "correct the entry", "cannot be read by the agent: %s", cmp.Or(p.Field, "the entry"))
+		}
+	case Unsupported:
+		tell(f.Reasons[0], WeightWarning, "", "leave it as it is, or ask for another way to the server", "is of a kind that mcpx does not carry")
 	}
 	for _, p := range f.Problems {
 		if p.Code == reasonMoveSecret && f.Class != Dormant {

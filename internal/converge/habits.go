@@ -20,6 +20,7 @@ type habit struct {
 	bearer   bool   // it takes the name of a variable for a bearer token
 	main     string // end of the path of the file that is made when there is none
 	again    string // what it asks a person again after a change of an entry of a project
+	merges   bool   // entries of one name in several files become one entry
 	unsure   bool   // known from documentation, or never seen connected
 }
 
@@ -30,11 +31,11 @@ const (
 
 var habits = map[string]habit{
 	"claude_code": {reload: onSession, verify: "claude mcp list", expected: "%[1]s: %[2]s (HTTP) - ✔ Connected", value: "${%s}", header: "${%s}", inherits: true},
-	"codex":       {reload: onSession, verify: "codex mcp list", expected: "%[1]s with the new address; it says nothing about the connection", bearer: true},
+	"codex":       {reload: onSession, verify: "codex mcp list", expected: "%[1]s with the new address; it says nothing about the connection", bearer: true, merges: true},
 	"gemini":      {reload: onRestart, verify: "gemini mcp list", expected: "✓ %[1]s: %[2]s (http) - Connected", value: "${%s}", header: "${%s}"},
 	"cline":       {reload: onRestart, verify: "cline config mcp --json", expected: "%[1]s with the new address; it says nothing about the connection", inherits: true, main: ".cline/data/settings/cline_mcp_settings.json"},
-	"opencode":    {reload: onRestart, verify: "opencode mcp list", expected: "✓ %[1]s connected", value: "{env:%s}", header: "{env:%s}", inherits: true, main: "opencode.json"},
-	"kilo":        {reload: onRestart, verify: "kilo mcp list", expected: "✓ %[1]s connected", value: "{env:%s}", header: "{env:%s}", inherits: true, main: "kilo.json"},
+	"opencode":    {reload: onRestart, verify: "opencode mcp list", expected: "✓ %[1]s connected", value: "{env:%s}", header: "{env:%s}", inherits: true, main: "opencode.json", merges: true},
+	"kilo":        {reload: onRestart, verify: "kilo mcp list", expected: "✓ %[1]s connected", value: "{env:%s}", header: "{env:%s}", inherits: true, main: "kilo.json", merges: true},
 	"qwen":        {reload: onRestart, verify: "qwen mcp list", expected: "✓ %[1]s: %[2]s (http) - Connected", value: "${%s}", header: "${%s}", inherits: true, again: "an entry of a project waits for approval again when it was changed"},
 	"copilot":     {reload: onSession, header: "${%s}", inherits: true},
 	"droid":       {reload: onSession, verify: "droid mcp list", expected: "%[1]s  http  connected", header: "${%s}", inherits: true},

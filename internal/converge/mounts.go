@@ -78,6 +78,9 @@ func (x *view) missing(agent string, m Mount) (Proposal, bool) {
 	if same != nil {
 		p.problem(problemName, "the agent has another server under this name")
 	}
+	if habits[agent].merges && same == nil && len(x.byEntry[named{agent, m.Name}]) > 0 {
+		p.problem(problemLayers, "the agent would make one entry of this one and of those with the same name in other files")
+	}
 	x.ready(&p, s)
 	form := x.form(&p, Entry{Agent: agent}, s)
 	p.raise(s.Risk == catalog.RiskHigh, riskServer)

@@ -258,6 +258,14 @@ func TestPropose(t *testing.T) {
 			[]string{"add | claude_code | f | normal() | /h/.claude.json set http " + filesURL + " | problem name-taken"},
 		},
 		{
+			"a mount beside an entry of a project, in an agent that merges", func() World {
+				w := withID(testWorld(but(stdio("files", "npx other"), func(e *Entry) { e.Agent, e.File, e.Scope = "codex", "/p/.codex/config.toml", "project" })))
+				w.Agents = []AgentRecord{{Agent: "codex", Level: LevelManaged, Mounts: []Mount{{Server: "srv_files", Name: "files"}}}}
+				return w
+			}(),
+			[]string{"add | codex | files | normal() | /h/.codex/config.toml set http " + filesURL + " | problem layer-conflict"},
+		},
+		{
 			"a mount that shall go", mounted(testWorld(routedTo("files", RoutedHere)), Mount{Name: "files", Absent: true}),
 			[]string{"remove | claude_code | files | high(entry-removed) | /h/.claude.json remove"},
 		},
