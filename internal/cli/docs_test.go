@@ -158,7 +158,7 @@ func TestDocErrors(t *testing.T) {
 func TestDocFindings(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# Findings about configurations\n\nGenerated from the registry in `internal/converge/codes.go` by `go test ./internal/cli -update`. The words that\n" +
-		"`mcpx config discover` and `mcpx config inspect` use, and what they mean.\n")
+		"`mcpx config`, `mcpx audit run`, `mcpx plan` and `mcpx doctor` use, and what they mean.\n")
 	about := map[converge.CodeKind]string{
 		converge.KindClass:  "Classes\n\nEach entry has exactly one. With several that fit, the first of this order counts: broken, dormant, unsafe, routed ones,\nunsupported, name-conflict, ambiguous, bypass, ineffective, unknown.",
 		converge.KindReason: "Reasons of a class",
@@ -167,6 +167,14 @@ func TestDocFindings(t *testing.T) {
 		converge.KindRouted: "Routed entries",
 		converge.KindFile:   "Problems of files",
 		converge.KindEntry:  "Problems of entries",
+		converge.KindPlan:   "Reasons of a plan\n\nBeside these a plan has the reasons of the match that it is made from.",
+		converge.KindNeed:   "What comes first\n\nA plan with one of these is shown and cannot be approved yet.",
+		converge.KindError:  "What makes a plan errored\n\nSuch a plan is shown with its reasons and never offered.",
+		converge.KindNote:   "Notes of a change\n\nWhat the diff of a plan cannot show.",
+		converge.KindRisk:   "What raises the risk of a plan",
+		converge.KindAuto:   "Why a plan is not applied by itself\n\nIt needs a person then, which is the default for everything. Some reasons of risk count here, too.",
+		converge.KindStale:  "Why a plan was superseded",
+		converge.KindHealth: "Health\n\nWhat `mcpx doctor` and `mcpx health` tell beside the words above.",
 	}
 	for _, kind := range converge.Kinds() {
 		if about[kind] == "" {
