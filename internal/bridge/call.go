@@ -220,15 +220,15 @@ func (b *bridge) follow(c *call, body io.Reader) {
 	c.retry, c.cut = 0, false
 	for {
 		e, err := events.next()
+		if err != nil {
+			c.cut = !errors.Is(err, io.EOF)
+			return // whether it is complete is told by what is still missing
+		}
 		if e.id != "" {
 			c.last = e.id
 		}
 		if e.hasRetry {
 			c.retry = e.retry
-		}
-		if err != nil {
-			c.cut = !errors.Is(err, io.EOF)
-			return // whether it is complete is told by what is still missing
 		}
 		if len(e.data) > 0 {
 			b.take(c, e.data)

@@ -75,6 +75,11 @@ func TestRejoin(t *testing.T) {
 	begins := map[string]func(http.ResponseWriter){
 		"nothing received": nothing,
 		"stream open":      openStream,
+		"half a message with its id": func(w http.ResponseWriter) {
+			openStream(w)
+			_, _ = io.WriteString(w, "id: rMQ.1.1\ndata: "+reply(1)[:20])
+			_ = http.NewResponseController(w).Flush()
+		},
 		"half a document": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, reply(1)[:20])

@@ -37,8 +37,7 @@ func (r *eventReader) next() (event, error) {
 	for {
 		line, err := r.lines.Next()
 		if err != nil {
-			e.data = nil
-			return e, err
+			return event{}, err
 		}
 		if len(line) == 0 {
 			if e.id != "" || e.data != nil || e.hasRetry {

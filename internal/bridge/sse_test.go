@@ -26,8 +26,8 @@ func readEvents(t testing.TB, stream string) []flatEvent {
 			if !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
-			if e.data != nil {
-				t.Fatalf("data %q of an event whose end was not seen", e.data)
+			if e.data != nil || e.id != "" || e.hasRetry {
+				t.Fatalf("%+v of an event whose end was not seen", e)
 			}
 			return all
 		}
@@ -47,6 +47,7 @@ func TestEventReader(t *testing.T) {
 		"comments":    {": hi\n\n:\ndata: 1\n\n: bye\n\n", []flatEvent{{Data: "1"}}},
 		"other field": {"event: message\ndata: 1\n\n", []flatEvent{{Data: "1"}}},
 		"cut off":     {"data: 1\n\nid: b\ndata: 2\n", []flatEvent{{Data: "1"}}},
+		"id alone":    {"id: b\n", nil},
 		"long retry":  {"retry: 99999999\n\n", []flatEvent{{Retry: maxRetryAfter}}},
 		"bad retry":   {"retry: x\ndata: 1\n\n", []flatEvent{{Data: "1"}}},
 	}
