@@ -112,12 +112,17 @@ func (x *Session) Resume(ctx context.Context, lastEventID string, relayed bool) 
 		began = longAgo // its client has seen a message of the stream: the request was sent, however young it is
 	}
 	if epoch == x.srv.g.cfg.Epoch {
-		if st := x.streamNamed(parts[0], nil); st != nil {
+		st := x.streamNamed(parts[0], nil)
+		if st != nil {
 			if r, ok := st.Read(seq); ok {
 				return st, r, nil
 			}
 		}
-		return nil, nil, bad
+		if st != nil || seq > 0 {
+			return nil, nil, bad
+		}
+		// The beginning of a stream that is not kept, such as one that only told another process that a request was not sent.
+		// What became of the request is known all the same.
 	}
 	id := streamID(parts[0])
 	name := parts[0]

@@ -106,9 +106,20 @@ func TestVerdictHasItsName(t *testing.T) {
 	x := initialize(t, mc.s, "2025-11-25", "{}")
 	mc.crash()
 	name := era.StreamName([]byte("7"))
-	st, _, bad := mc.again(x).Resume(t.Context(), EventID(name, 0, 0), true)
+	y := mc.again(x)
+	st, _, bad := y.Resume(t.Context(), EventID(name, 0, 0), true)
 	if bad != nil || st.ID != name {
 		t.Errorf("the stream is %+v (%v), want the name %s", st, bad, name)
+	}
+	_, r, bad := y.Resume(t.Context(), EventID(name, mc.epoch, 0), true)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if answer, _ := reply(t, r); member(t, answer, "error", "code") != float64(codeNotSent) {
+		t.Errorf("asked again it says %s", answer)
+	}
+	if _, _, bad := y.Resume(t.Context(), EventID(name, mc.epoch, 1), true); bad == nil {
+		t.Error("a message that nobody was given is gone on behind")
 	}
 }
 
