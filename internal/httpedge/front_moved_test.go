@@ -67,6 +67,7 @@ type moving struct {
 	url     string
 	gate    *Gate
 	gateway *gateway.Gateway
+	front   *Front
 	release chan func()
 }
 
@@ -100,6 +101,7 @@ func newMoving(t *testing.T) *moving {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.front = f
 	srv := httptest.NewUnstartedServer(f.Loopback(f.Guard(f)))
 	srv.Config.ConnState = m.gate.ConnState
 	srv.Start()

@@ -46,22 +46,23 @@ func (v view) once(body []byte) {
 func (v view) modern(st *gateway.Stream) {
 	reader := st.Follow()
 	defer reader.Stop()
-	e, ok := v.first(reader, &v.srv.Quiet)
-	if ok && e.Final && v.asJSON {
+	e, state := v.first(reader, &v.srv.Quiet)
+	have := state == gateway.ReadEvent
+	if have && e.Final && v.asJSON {
 		writeJSON(v.w, e.Status, e.Data)
 		reader.Delivered()
 		return
 	}
-	if !ok && v.r.Context().Err() != nil {
+	if !have && v.r.Context().Err() != nil {
 		st.Gone()
 		return
 	}
 	out := &streamView{v: v, reader: reader, moved: v.pending(nil, st)}
-	if !ok && v.isMoved(reader) {
+	if state == gateway.ReadMoved {
 		v.moved(out.moved, out)
 		return
 	}
-	if !v.stream(out, e, ok) {
+	if !v.stream(out, e, have) {
 		st.Gone()
 	}
 }
@@ -76,12 +77,13 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 	if !v.asJSON {
 		wait = nil
 	}
-	e, ok := v.first(reader, wait)
+	e, state := v.first(reader, wait)
+	have := state == gateway.ReadEvent
 	if v.r.Context().Err() != nil {
 		x.Promote(st, id) // its client has seen no event id, but can ask for the request by its own
 		return
 	}
-	if ok && e.Final && v.asJSON {
+	if have && e.Final && v.asJSON {
 		if wasRelayed(v.r) {
 			x.Promote(st, id) // who relays may be gone before its client has the answer
 		}
@@ -90,7 +92,7 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 		return
 	}
 	out := &streamView{v: v, reader: reader, moved: v.pending(x, st)}
-	if !ok && v.isMoved(reader) {
+	if state == gateway.ReadMoved {
 		if x.Version >= era.V20250326 {
 			out.name = "r"
 		}
@@ -102,7 +104,7 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 		out.name, out.epoch = st.ID, x.Epoch()
 		out.prime = x.Version >= era.V20251125
 	}
-	if !v.stream(out, e, ok) && out.name == "" {
+	if !v.stream(out, e, have) && out.name == "" {
 		x.Promote(st, id)
 	}
 }
@@ -128,23 +130,15 @@ func (v view) follow(x *gateway.Session, name string, reader *gateway.Reader) {
 	v.stream(out, e, state == gateway.ReadEvent)
 }
 
-// isMoved reports whether the server went to the next daemon, which has what reader waits for.
-func (v view) isMoved(reader *gateway.Reader) bool {
-	_, state := reader.Next()
-	return state == gateway.ReadMoved
-}
-
-// first waits for the first event. A client that takes only JSON waits for the response itself and gets nothing else.
-func (v view) first(reader *gateway.Reader, wait *gateway.Lulls) (gateway.Event, bool) {
+// first waits for the first event: with ReadEvent it is there. ReadWait says that there is none yet and the wait is over, or
+// the client left. A client that takes only JSON waits for the response itself and gets nothing else.
+func (v view) first(reader *gateway.Reader, wait *gateway.Lulls) (gateway.Event, gateway.ReadState) {
 	e, state := reader.Next()
-	if state == gateway.ReadEvent && (e.Final || v.asSSE) {
-		return e, true
-	}
 	if wait == nil {
-		return gateway.Event{}, false
+		return e, state
 	}
 	var timeout <-chan struct{} // a client that takes only JSON waits for the response, however long
-	if v.asSSE {
+	if v.asSSE && state == gateway.ReadWait {
 		l := wait.Begin()
 		defer l.End()
 		timeout = l.Over()
@@ -153,18 +147,18 @@ func (v view) first(reader *gateway.Reader, wait *gateway.Lulls) (gateway.Event,
 		switch state {
 		case gateway.ReadEvent:
 			if e.Final || v.asSSE {
-				return e, true
+				return e, state
 			}
 		case gateway.ReadEnd, gateway.ReadMissed, gateway.ReadMoved:
-			return gateway.Event{}, false
+			return gateway.Event{}, state
 		case gateway.ReadWait:
 			select {
 			case <-reader.Wake():
 			case <-reader.Moved():
 			case <-timeout:
-				return gateway.Event{}, false
+				return gateway.Event{}, state
 			case <-v.r.Context().Done():
-				return gateway.Event{}, false
+				return gateway.Event{}, state
 			}
 		}
 		e, state = reader.Next()

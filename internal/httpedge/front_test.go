@@ -19,7 +19,8 @@ import (
 	"mcpx/internal/rpc"
 )
 
-// answering is a legacy backend that answers every request in Send; a tool named "slow" is answered by release.
+// answering is a legacy backend that answers every request in Send; tools named "slow", which says something first, and
+// "quiet" are answered by release.
 type answering struct{ release chan func() }
 
 type answeringLink struct {
@@ -51,6 +52,8 @@ func (l *answeringLink) Send(m gateway.Outbound) error {
 	switch name, _ := rpc.Unquote(msg.Name.Of(m.Body)); name {
 	case "slow":
 		l.sink.Deliver(gateway.Inbound{Body: []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"early"}}`)})
+		l.b.release <- answer
+	case "quiet":
 		l.b.release <- answer
 	default:
 		answer()
