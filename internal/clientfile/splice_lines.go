@@ -14,6 +14,7 @@ type page struct {
 	base   int   // where the text begins, behind a byte order mark
 	starts []int // of the lines, and the end
 	edits  []edit
+	ended  bool // the last line keeps its end also when it becomes the last one of a file whose last line has none
 }
 
 // edit is one replaced range of a page.
@@ -216,7 +217,7 @@ func (p *page) fit(spans []span) []span {
 			s.text = append([]byte(added), s.text[:len(s.text)-len(lineEnd(s.text))]...)
 		case len(s.text) > 0:
 			s.text = s.text[:len(s.text)-len(lineEnd(s.text))]
-		default: // the line before is the last one now, and does not end
+		case !p.ended: // the line before is the last one now, and does not end
 			s.start -= len(lineEnd(p.data[p.base:s.start]))
 		}
 		s.end = p.length

@@ -30,8 +30,8 @@ func (d *tomlEditor) write(k *tomlKnot) {
 			}
 			parts = append(parts, part{kid.place.start, kid.place.end, kid.gone})
 		}
-		d.bracketed(k.place.start, k.place.end, parts, fresh, "")
 		d.writeKids(k)
+		d.bracketed(k.place.start, k.place.end, parts, fresh, "")
 	case k.place.end > 0:
 		d.inline(k)
 	default:

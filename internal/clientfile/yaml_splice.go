@@ -71,6 +71,7 @@ func spliceYAML(data []byte, ops []op) ([]span, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
+	d.ended = d.openEnd([]*yamlKnot{d.root}, false)
 	return d.spans(), nil
 }
 

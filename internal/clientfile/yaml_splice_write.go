@@ -2,6 +2,7 @@ package clientfile
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -77,8 +78,8 @@ func (d *yamlEditor) brackets(k *yamlKnot) {
 		}
 		all = append(all, text)
 	}
+	d.writeKids(k) // first: a comma may follow at the same place
 	d.bracketed(k.place.start, k.place.end, parts, all, "")
-	d.writeKids(k)
 }
 
 // newRoot writes the members of a document without any.
@@ -226,7 +227,11 @@ func (d *yamlEditor) rows(k *yamlKnot) {
 			floor = d.line(k.place.mark) + 1
 		}
 		top := d.above(d.line(old[i].place.row), floor, func(indent int) bool { return indent == k.place.col })
-		d.drop(top, d.rowEnd(old[i], k.place.col), floor, i == len(old)-1 && len(lines) == 0)
+		end := d.rowEnd(old[i], k.place.col)
+		for i > 0 && end+1 < d.count() && d.blank(end+1) && d.openEnd(old[:i], true) { // or they become part of the text above
+			end++
+		}
+		d.drop(top, end, floor, i == len(old)-1 && len(lines) == 0)
 	}
 	if len(lines) == 0 {
 		return
@@ -285,6 +290,24 @@ func (d *yamlEditor) rowEnd(k *yamlKnot, col int) int {
 		}
 		line++
 	}
+}
+
+// openEnd says whether the last of rows that stays ends in a text to which the line break behind it belongs; with keep,
+// also all blank lines below.
+func (d *yamlEditor) openEnd(rows []*yamlKnot, keep bool) bool {
+	for _, k := range slices.Backward(rows) {
+		switch {
+		case k.gone:
+			continue
+		case k.fresh, k.written != nil, k.place.y == nil, k.place.y.Style&yaml.FlowStyle != 0:
+			return false
+		case len(k.kids) > 0:
+			return d.openEnd(k.kids, keep)
+		}
+		head, _, _ := bytes.Cut(d.data[k.place.start:k.place.end], []byte("\n"))
+		return openEnded(k.place.y) && (bytes.ContainsRune(head, '+') || !keep && !bytes.ContainsRune(head, '-'))
+	}
+	return false
 }
 
 // openEnded says whether a value ends in a text whose end is the line break behind it.
