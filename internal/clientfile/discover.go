@@ -37,9 +37,15 @@ func (s System) variable(name string) string {
 }
 
 // Locate lists the places where the agents look, the weaker ones first for each agent.
-func (s System) Locate() []Location {
+func (s System) Locate() []Location { return s.locate("") }
+
+// locate lists those of one agent, "" all.
+func (s System) locate(only Agent) []Location {
 	var all []Location
 	for _, row := range agents {
+		if only != "" && row.agent != only {
+			continue
+		}
 		seen := map[string]bool{} // the user's file is not the project's too when the home is the project
 		for _, l := range row.files(s) {
 			if seen[l.File.Path] {
@@ -71,10 +77,7 @@ type content struct {
 func (s System) observe(hub Hub, only Agent, instead map[string]content) []Observed {
 	var all []Observed
 	trust := s.trust()
-	for _, l := range s.Locate() {
-		if only != "" && l.Agent != only {
-			continue
-		}
+	for _, l := range s.locate(only) {
 		data := l.inline
 		if c, replaced := instead[l.File.Path]; replaced {
 			if !c.exists {

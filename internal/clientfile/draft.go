@@ -121,8 +121,8 @@ func (w *drafting) locate() error {
 		return err
 	}
 	w.dialect = dialectOf(w.agent)
-	for _, l := range w.system.Locate() {
-		if l.Agent == w.agent && l.File.Path == w.d.Path && l.inline == nil && l.list == nil {
+	for _, l := range w.system.locate(w.agent) {
+		if l.File.Path == w.d.Path && l.inline == nil && l.list == nil {
 			w.location = l
 			return nil
 		}
@@ -279,8 +279,27 @@ func (w *drafting) set(t touched) error {
 	for _, name := range lost {
 		w.note("field-not-kept", name+" has no place in an entry of this agent")
 	}
+	if up := t.at[:len(t.at)-1]; spellings[w.agent].list && lookup(w.root, up).kind == absent {
+		ops = w.firstItems(up, ops)
+	}
 	w.ops = append(w.ops, ops...)
 	return nil
+}
+
+// firstItems makes the list that the items need.
+func (w *drafting) firstItems(at []string, items []op) []op {
+	n := node{kind: list}
+	for i, o := range w.ops {
+		if slices.Equal(o.at, at) {
+			n = *o.value
+			w.ops = slices.Delete(w.ops, i, i+1)
+			break
+		}
+	}
+	for _, o := range items {
+		n.items = append(n.items, *o.value)
+	}
+	return []op{{at: at, value: &n}}
 }
 
 // refer takes values out of an entry. Edit: their places get what the step says; else the whole entry is written anew.

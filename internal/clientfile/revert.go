@@ -179,7 +179,7 @@ func (w *drafting) undoSpans(before []byte, existed bool, r *converge.Written) (
 }
 
 // exactly drafts the change of the receipt once more, which gives the bytes behind it, and follows its spans into the
-// bytes of now. It works when the other edits are in one range that touches no span.
+// bytes of now. It works when the other edits are in one range that has no byte of a span.
 func (w *drafting) exactly(before []byte, existed bool, r *converge.Written) ([]span, bool) {
 	if len(r.Steps) == 0 || r.Steps[0].Op == converge.StepRevert || r.Steps[0].Op == converge.StepFile {
 		return nil, false
@@ -209,8 +209,8 @@ func (w *drafting) exactly(before []byte, existed bool, r *converge.Written) ([]
 	back := inverse(past.data, spans)
 	for i, s := range back {
 		switch {
-		case s.end < edit.start:
-		case s.start > edit.end:
+		case s.end <= edit.start:
+		case s.start >= edit.end:
 			shift := len(edit.text) - (edit.end - edit.start)
 			back[i].start, back[i].end = s.start+shift, s.end+shift
 		default:

@@ -112,13 +112,14 @@ const maxProjects = 50
 
 // layers compares the entries that count before and after the change, in every project that is known.
 func (w *drafting) layers(result []byte) error {
+	if !w.dialect.merges {
+		return nil // an entry counts whole or not at all
+	}
 	systems := []System{w.system}
-	if w.dialect.merges {
-		for _, p := range w.projects() {
-			s := w.system
-			s.Project = p
-			systems = append(systems, s)
-		}
+	for _, p := range w.projects() {
+		s := w.system
+		s.Project = p
+		systems = append(systems, s)
 	}
 	for _, s := range systems {
 		before := s.observe(w.hub, w.agent, map[string]content{w.d.Path: {w.data, w.exists}})
@@ -134,7 +135,7 @@ func (w *drafting) layers(result []byte) error {
 					Saying("another file of %s has an entry %q too, and together they could not be read%s", w.agent.Title(), name, in(s.Project)).
 					Hinting("change or remove the other entry first: `mcpx config inspect` shows where it is")
 			}
-			if w.dialect.merges && s.leaks(w.agent, after, name) && (old.def == nil || now.def == nil || old.def.url != now.def.url) {
+			if s.leaks(w.agent, after, name) && (old.def == nil || now.def == nil || old.def.url != now.def.url) {
 				return fault.New(fault.Conflict, "header-leak-by-merge").
 					Saying("headers of another file of %s would be sent to the URL of %q%s", w.agent.Title(), name, in(s.Project)).
 					Hinting("remove the headers there first: `mcpx config inspect` shows where they are")
