@@ -1,7 +1,10 @@
-// Package converge decides what an entry in an agent's configuration means for the catalog: whether it goes through
-// mcpx, goes around it, or is something a person has to look at, and why. It refuses to know files, formats and
-// processes: what was observed comes in as values, and nothing of it is a secret.
+// Package converge decides what the configuration of an agent means for the catalog and how the two are brought together:
+// what an entry is (Classify), what should be planned (Propose), which plan that is (Seal) and whether it still holds
+// (Stale), what may be done without a person, what has drifted and since when (Drift, Records), and what is wrong at all
+// (Findings). It refuses to know files, formats, bytes and processes: what was observed and drafted comes in as values, and
+// nothing of it is a secret.
 //
-// Invariant: Classify is a function of its arguments. Every entry gets exactly one class, and every code that it
-// gives is explained by Explain.
+// Invariant: each of these is a function of its arguments, whatever order they are listed in. The same world gives the same
+// plan ids, byte for byte; where only a guess would help there is no plan but a trouble with the next command; and every
+// code that is given is explained by Explain.
 package converge

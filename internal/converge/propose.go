@@ -168,8 +168,10 @@ func (x *view) ready(p *Proposal, s *catalog.Server) {
 			p.need(needRoutable, "mcpx server enable "+s.Name)
 		case catalog.ToolsChanged:
 			p.need(needRoutable, "mcpx catalog review "+s.Name+" --tools")
-		default:
-			p.need(needRoutable, "mcpx catalog review "+s.Name)
+		case catalog.NotReviewed, catalog.ReviewSaidNo:
+			p.need(needRoutable, "mcpx catalog review "+s.Name+" --approve")
+		default: // the entry itself has to be corrected
+			p.need(needRoutable, "mcpx server show "+s.Name)
 		}
 	}
 	if s.Lifecycle == catalog.Deprecated {

@@ -169,7 +169,7 @@ func TestPropose(t *testing.T) {
 		{"a server that nobody shares", withServer(testWorld(direct), func(s *catalog.Server) { s.Sharing = catalog.ShareNone }), nil},
 		{
 			"a server that waits for review", withServer(testWorld(direct), func(s *catalog.Server) { s.Review = catalog.ReviewPending }),
-			[]string{"route | claude_code | files | normal() | /h/.claude.json set http " + filesURL + " | needs mcpx catalog review files"},
+			[]string{"route | claude_code | files | normal() | /h/.claude.json set http " + filesURL + " | needs mcpx catalog review files --approve"},
 		},
 		{
 			"a deprecated server", withServer(testWorld(direct), func(s *catalog.Server) { s.Lifecycle = catalog.Deprecated }),
