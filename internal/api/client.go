@@ -141,6 +141,41 @@ func (c *Client) ImportServers(ctx context.Context, in ImportServers) (ImportRep
 	return call[ImportReport](ctx, c, "server.import", in)
 }
 
+// Catalog lists entries of the catalog.
+func (c *Client) Catalog(ctx context.Context, in CatalogQuery) (CatalogPage, error) {
+	return call[CatalogPage](ctx, c, "catalog.list", in)
+}
+
+// Candidates lists the servers that are not in the catalog.
+func (c *Client) Candidates(ctx context.Context, in CandidatesQuery) (CandidatePage, error) {
+	return call[CandidatePage](ctx, c, "catalog.candidates", in)
+}
+
+// Review carries out what a person decides.
+func (c *Client) Review(ctx context.Context, in Review) (Reviewed, error) {
+	return call[Reviewed](ctx, c, "catalog.review", in)
+}
+
+// LinkEntry remembers that an entry is a server.
+func (c *Client) LinkEntry(ctx context.Context, in LinkEntry) (Linked, error) {
+	return call[Linked](ctx, c, "catalog.link", in)
+}
+
+// ExportCatalog writes servers as a document.
+func (c *Client) ExportCatalog(ctx context.Context, in ExportQuery) (Export, error) {
+	return call[Export](ctx, c, "catalog.export", in)
+}
+
+// ReviewTools compares the tools of a server with its pins.
+func (c *Client) ReviewTools(ctx context.Context, in ServerRef) (ToolsReview, error) {
+	return call[ToolsReview](ctx, c, "catalog.tools", in)
+}
+
+// AcceptTools pins the tools of a server.
+func (c *Client) AcceptTools(ctx context.Context, in AcceptTools) (ToolsReview, error) {
+	return call[ToolsReview](ctx, c, "catalog.accept", in)
+}
+
 // ServerTools lists the tools of a server.
 func (c *Client) ServerTools(ctx context.Context, in ServerRef) (ToolPage, error) {
 	return call[ToolPage](ctx, c, "server.tools", in)

@@ -25,6 +25,14 @@ type Service interface {
 	RestartServer(ctx context.Context, in ServerRef) (Done, error)
 	ImportServers(ctx context.Context, in ImportServers) (ImportReport, error)
 
+	Catalog(ctx context.Context, in CatalogQuery) (CatalogPage, error)
+	Candidates(ctx context.Context, in CandidatesQuery) (CandidatePage, error)
+	Review(ctx context.Context, in Review) (Reviewed, error)
+	LinkEntry(ctx context.Context, in LinkEntry) (Linked, error)
+	ExportCatalog(ctx context.Context, in ExportQuery) (Export, error)
+	ReviewTools(ctx context.Context, in ServerRef) (ToolsReview, error)
+	AcceptTools(ctx context.Context, in AcceptTools) (ToolsReview, error)
+
 	// ServerLogs gives each line to emit and returns at the end of the log, or with Follow when ctx ends. An error of
 	// emit ends it and is returned.
 	ServerLogs(ctx context.Context, in LogsQuery, emit func(LogLine) error) error

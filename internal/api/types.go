@@ -226,19 +226,29 @@ type ToolResult struct {
 type ImportServers struct {
 	Servers []catalog.Server `json:"servers"`
 	DryRun  bool             `json:"dry_run,omitempty"`
+	// Pending makes new entries wait for a review. Without it the person who runs the import has reviewed them.
+	Pending      bool   `json:"pending,omitempty"`
+	AllOrNothing bool   `json:"all_or_nothing,omitempty"` // one entry that cannot be imported stops the others
+	Unread       int    `json:"unread,omitempty"`         // entries of the file that could not be read
+	Ref          string `json:"ref,omitempty"`            // path of the file, for the provenance
 }
 
 // ImportReport says what became of each entry.
 type ImportReport struct {
-	DryRun    bool          `json:"dry_run,omitempty"`
-	Entries   []ImportEntry `json:"entries"`
-	Operation string        `json:"operation,omitempty"` // the id that the caller gave
+	DryRun    bool           `json:"dry_run,omitempty"`
+	Refused   bool           `json:"refused,omitempty"` // all or nothing was asked for, and nothing was written
+	Entries   []ImportEntry  `json:"entries"`
+	LeftOut   int            `json:"left_out,omitempty"`  // entries that are not shown
+	Counts    map[string]int `json:"counts,omitempty"`    // of all entries, by outcome and by code
+	Operation string         `json:"operation,omitempty"` // the id that the caller gave
 }
 
 // ImportEntry is the outcome for one entry.
 type ImportEntry struct {
 	Name    string        `json:"name"`
 	Outcome ImportOutcome `json:"outcome"`
+	Server  string        `json:"server,omitempty"` // name in the catalog
+	Codes   []string      `json:"codes,omitempty"`  // docs/catalog.md
 	Text    string        `json:"text,omitempty"`
 	Notes   []string      `json:"notes,omitempty"` // what was changed on the way, and what the person has to do
 }
@@ -250,7 +260,9 @@ type ImportOutcome string
 const (
 	ImportCreated     ImportOutcome = "created"
 	ImportWouldCreate ImportOutcome = "would-create" // created, if it were no dry run
-	ImportUnchanged   ImportOutcome = "unchanged"    // the same definition is there under this name
+	ImportLinked      ImportOutcome = "linked"       // the same server is there under another name; its origin was noted
+	ImportWouldLink   ImportOutcome = "would-link"   // linked, if it were no dry run
+	ImportUnchanged   ImportOutcome = "unchanged"    // the same server is there, and nothing was written
 	ImportConflict    ImportOutcome = "conflict"     // another definition has this name
 	ImportError       ImportOutcome = "error"        // not valid
 )

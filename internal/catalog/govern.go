@@ -78,18 +78,7 @@ func (s Server) Origins() []Provenance {
 // that they have. Old is the zero Server for a new entry.
 func Attribute(old, changed Server, p Provenance) Server {
 	before, after := fieldsOf(old), fieldsOf(changed)
-	var set []string
-	for name := range after {
-		if before[name] != after[name] {
-			set = append(set, name)
-		}
-	}
-	for name := range before {
-		if _, kept := after[name]; !kept {
-			set = append(set, name)
-		}
-	}
-	slices.Sort(set)
+	set := differing(before, after)
 	origins := slices.Clone(old.Origins())
 	for i, o := range origins {
 		if len(o.Fields) == 0 && i == 0 && len(old.Provenance) == 0 { // it set everything that was there
@@ -113,6 +102,37 @@ func Attribute(old, changed Server, p Provenance) Server {
 	}
 	changed.Provenance = origins
 	return changed
+}
+
+// differing lists the names of fields that are not the same on both sides, sorted.
+func differing(before, after map[string]string) []string {
+	var names []string
+	for name := range after {
+		if before[name] != after[name] {
+			names = append(names, name)
+		}
+	}
+	for name := range before {
+		if _, kept := after[name]; !kept {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Changed lists the fields that differ between two entries, sorted, review and lifecycle included. They are names only.
+func Changed(old, changed Server) []string {
+	names := differing(fieldsOf(old), fieldsOf(changed))
+	for name, differs := range map[string]bool{
+		"review": old.Review != changed.Review, "lifecycle": old.Lifecycle != changed.Lifecycle, "limits": old.Limits != changed.Limits,
+	} {
+		if differs {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // fieldsOf gives each field that has an origin of its own with its JSON. What the catalog itself decides about an entry

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mcpx/internal/fault"
@@ -22,42 +23,61 @@ type Imported struct {
 	Notes  []Warning // what was changed on the way
 }
 
-// containers are the places where the agents keep their servers (governance.md section 2.7), as paths of keys.
+// containers are the places where agents and hubs keep their servers (governance.md section 2.7), as paths of keys. What
+// is there is an object by name, or a list of objects that have one.
 var containers = [][]string{
-	{"mcpServers"}, {"servers"}, {"mcp", "servers"}, {"mcp"}, {"context_servers"}, {"amp.mcpServers"},
+	{"mcpServers"}, {"mcp_servers"}, {"servers"}, {"mcp", "servers"}, {"mcp"}, {"context_servers"}, {"amp.mcpServers"}, {"catalog"},
 }
 
-// ParseImport reads the servers of a JSON document with comments: {"mcpServers": {...}} and its siblings. An error is
-// about the document; one bad entry does not block the others.
-func ParseImport(data []byte) ([]Imported, error) {
+// ParseImport reads the servers of a JSON document with comments: {"mcpServers": {...}} and its siblings, the exports of
+// other hubs, and our own. An error is about the document; one bad entry does not block the others. Values of variables
+// and headers stay behind; with keep only those that look like secrets do.
+func ParseImport(data []byte, keep bool) ([]Imported, error) {
 	doc, err := StandardJSON(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), true, true)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "import-broken").
 			Saying("the file cannot be read as JSON").
 			Hinting("correct it there; comments and trailing commas are allowed").Because(err)
 	}
-	for _, path := range containers {
-		members, ok := lookup(doc, path)
-		if !ok {
-			continue
-		}
-		i := importer{taken: map[string]bool{}}
-		for _, m := range members {
-			i.add(m)
-		}
-		return i.all, nil
+	i := importer{keep: keep, taken: map[string]Imported{}}
+	if members, ok := membersOf(doc); ok && isExport(members) {
+		return i.export(members)
 	}
-	return nil, noServers()
+	found := false
+	for _, path := range containers {
+		if value, ok := lookup(doc, path); ok {
+			if found = i.container(value); found {
+				break
+			}
+		}
+	}
+	if items, ok := itemsOf(doc); ok && slices.ContainsFunc(items, func(item json.RawMessage) bool { return item[0] == '{' }) {
+		i.list(items)
+		found = true
+	}
+	// One agent keeps the servers of each project in its user file.
+	if projects, ok := lookup(doc, []string{"projects"}); ok {
+		members, _ := membersOf(projects)
+		for _, m := range members {
+			if value, ok := lookup(m.value, []string{"mcpServers"}); ok {
+				found = i.container(value) || found
+			}
+		}
+	}
+	if !found {
+		return nil, noServers()
+	}
+	return i.all, nil
 }
 
 func noServers() error {
 	return fault.New(fault.Invalid, "import-empty").
 		Saying("the file names no MCP servers").
-		Hinting(`it must hold {"mcpServers": {"NAME": {"command": ..., "args": [...]}}}, or servers, mcp or context_servers in its place`)
+		Hinting(`it must hold {"mcpServers": {"NAME": {"command": ..., "args": [...]}}}, or servers, mcp, context_servers, mcp_servers or catalog in its place`)
 }
 
-// lookup finds the members of the object at path. The last of equal keys wins, as everywhere in JSON practice.
-func lookup(object []byte, path []string) ([]member, bool) {
+// lookup finds the value at path. The last of equal keys wins, as everywhere in JSON practice.
+func lookup(object []byte, path []string) ([]byte, bool) {
 	for _, name := range path {
 		members, ok := membersOf(object)
 		if !ok {
@@ -69,35 +89,97 @@ func lookup(object []byte, path []string) ([]member, bool) {
 				object = m.value
 			}
 		}
+		if object == nil {
+			return nil, false
+		}
 	}
-	return membersOf(object)
+	return object, true
+}
+
+// itemsOf splits a list of strict JSON. False: it is none.
+func itemsOf(data []byte) ([]json.RawMessage, bool) {
+	if trimmed := bytes.TrimSpace(data); len(trimmed) == 0 || trimmed[0] != '[' {
+		return nil, false
+	}
+	var items []json.RawMessage
+	err := json.Unmarshal(data, &items)
+	return items, err == nil
 }
 
 type importer struct {
+	keep  bool
 	all   []Imported
-	taken map[string]bool // names given so far
+	taken map[string]Imported // by the names given so far
+}
+
+// container reads an object of servers, or a list of them. False: it is neither.
+func (i *importer) container(value []byte) bool {
+	if items, ok := itemsOf(value); ok {
+		i.list(items)
+		return true
+	}
+	members, ok := membersOf(value)
+	for _, m := range members {
+		i.add(m)
+	}
+	return ok
+}
+
+// list reads servers that carry their names, under any of the words that exports use.
+func (i *importer) list(items []json.RawMessage) {
+	for n, item := range items {
+		var named struct {
+			Name       string `json:"name"`
+			Server     string `json:"server"`
+			ServerName string `json:"server_name"`
+			CamelName  string `json:"serverName"`
+			ID         string `json:"id"`
+			ServerID   string `json:"server_id"`
+			CamelID    string `json:"serverId"`
+		}
+		err := json.Unmarshal(item, &named)
+		name := firstOf(named.Name, named.ServerName, named.CamelName, named.Server, named.ServerID, named.CamelID, named.ID)
+		if err != nil || name == "" {
+			name = fmt.Sprintf("entry %d", n+1)
+			i.all = append(i.all, Imported{Name: name, Err: fault.New(fault.Invalid, "import-shape").
+				Saying("%s: it is no object with a name", name).Hinting("give it a name in the file and import again")})
+			continue
+		}
+		i.add(member{name: name, value: item})
+	}
 }
 
 func (i *importer) add(m member) {
-	e := entryReader{imported: Imported{Name: m.name}}
+	e := entryReader{imported: Imported{Name: m.name}, keep: i.keep}
 	s, err := e.server(m.value)
-	if err == nil && i.taken[s.Name] {
+	i.put(e.imported, s, err)
+}
+
+// put takes over one entry. The same definition under the same name again is one entry: projects repeat theirs.
+func (i *importer) put(entry Imported, s Server, err error) {
+	if before, there := i.taken[s.Name]; err == nil && there {
+		if before.Name == entry.Name && reflect.DeepEqual(before.Server, s) {
+			return
+		}
 		err = fault.New(fault.Conflict, "import-name").
-			Saying("%s: an entry before it is named %q too", e.imported.Name, s.Name).Hinting("rename one of them")
+			Saying("%s: an entry before it is named %q too", entry.Name, s.Name).Hinting("rename one of them")
 	}
 	if err == nil {
 		err = Validate(s)
 	}
 	if err != nil {
-		e.imported.Err, e.imported.Notes = err, nil
+		entry.Err, entry.Notes = err, nil
 	} else {
-		i.taken[s.Name] = true
-		e.imported.Server = s
+		entry.Server = s
+		i.taken[s.Name] = entry
 	}
-	i.all = append(i.all, e.imported)
+	i.all = append(i.all, entry)
 }
 
-type entryReader struct{ imported Imported }
+type entryReader struct {
+	imported Imported
+	keep     bool // values that do not look like secrets
+}
 
 func (e *entryReader) note(code, format string, args ...any) {
 	e.imported.Notes = append(e.imported.Notes, Warning{Code: code, Text: fmt.Sprintf(format, args...)})
@@ -122,15 +204,44 @@ func (e *entryReader) server(data []byte) (Server, error) {
 	if r.Disabled || r.Enabled != nil && !*r.Enabled {
 		s.Lifecycle = Disabled
 	}
-	if url := firstOf(r.HTTPURL, r.URL, r.ServerURL); url != "" {
-		if len(r.Command) > 0 {
-			return Server{}, e.bad("import-ambiguous", "it has both a command and a URL").Hinting("remove one of them")
-		}
+	url, err := e.address(r)
+	if err != nil {
+		return Server{}, err
+	}
+	if url != "" {
 		err = e.http(&s, r, url)
 		return s, err
 	}
 	err = e.stdio(&s, r)
 	return s, err
+}
+
+// address is the URL of an entry, "" for one that is a program.
+func (e *entryReader) address(r rawEntry) (string, error) {
+	url := firstOf(r.HTTPURL, r.URL, r.ServerURL)
+	start := len(r.StartCommand) > 0 || len(r.Command) > 0
+	_, remote := transports[r.transportType]
+	switch {
+	case r.BearerToken != "":
+		return "", e.bad("import-secret", "it holds a token").Hinting("remove it from the file, and bind the header afterwards with `mcpx catalog review`")
+	case url == "" && r.Port != "":
+		port, err := strconv.ParseUint(string(r.Port), 10, 16)
+		if err != nil || port == 0 {
+			return "", e.bad("import-shape", "the field port is %q, want a number up to 65535", string(r.Port)).Hinting("correct it in the file and import again")
+		}
+		path := r.Path
+		if path == "" {
+			path = map[bool]string{true: "/sse", false: "/mcp"}[transports[r.transportType] == TransportSSE]
+		}
+		url = fmt.Sprintf("http://127.0.0.1:%d/%s", port, strings.TrimPrefix(path, "/"))
+		e.note("port-to-url", "the port became %s", url)
+	case url != "" && len(r.Command) > 0 && !remote:
+		return "", e.bad("import-ambiguous", "it has both a command and a URL").Hinting("remove one of them")
+	}
+	if url != "" && start {
+		e.note("start-not-imported", "the command that starts the server behind the URL stays where it is: mcpx connects to it, and starts nothing")
+	}
+	return url, nil
 }
 
 func (e *entryReader) read(data []byte) (rawEntry, error) {
@@ -152,6 +263,9 @@ func (e *entryReader) read(data []byte) (rawEntry, error) {
 		return r, shape(&json.UnmarshalTypeError{Value: "null"})
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
+		return r, shape(err)
+	}
+	if err := r.spelled(data); err != nil {
 		return r, shape(err)
 	}
 	r.transportType = r.Type
@@ -180,7 +294,7 @@ func firstOf(values ...string) string {
 // transports maps the agents' words to ours; others are read by probing.
 var transports = map[string]Transport{
 	"http": TransportStreamable, "streamable-http": TransportStreamable, "streamableHttp": TransportStreamable,
-	"streamable_http": TransportStreamable, "sse": TransportSSE,
+	"streamable_http": TransportStreamable, "streamable": TransportStreamable, "sse": TransportSSE, "remote": TransportAuto,
 }
 
 func (e *entryReader) http(s *Server, r rawEntry, url string) error {
@@ -191,7 +305,14 @@ func (e *entryReader) http(s *Server, r rawEntry, url string) error {
 	if HasTemplate(url) {
 		return e.bad("import-template", "the URL holds a variable").Hinting("write the URL out, or bind the secret to a header")
 	}
-	for _, headers := range []map[string]scalar{r.Headers, r.HTTPHeaders} {
+	if r.APIKey != "" {
+		r.Headers = maps.Clone(r.Headers)
+		if r.Headers == nil {
+			r.Headers = map[string]scalar{}
+		}
+		r.Headers["Authorization"] = "Bearer " + r.APIKey
+	}
+	for _, headers := range []map[string]scalar{r.Headers, r.HTTPHeaders, r.RequestOptions.Headers} {
 		for _, name := range slices.Sorted(maps.Keys(headers)) {
 			if OwnHeader(name) { // many files carry Accept or Content-Type, which are the client's business
 				e.note("header-dropped", "the header %s is set by mcpx itself", name)
@@ -251,13 +372,22 @@ func (e *entryReader) stdio(s *Server, r rawEntry) error {
 		return e.bad("import-secret-argument", "an argument looks like a secret, and arguments can be seen by every user").
 			Hinting("pass it as a variable if the server takes one, or add it yourself with `mcpx server add`")
 	}
-	for _, env := range []map[string]scalar{r.Env, r.Environment} {
+	for _, env := range []map[string]scalar{r.Env.values, r.Environment} {
 		for _, name := range slices.Sorted(maps.Keys(env)) {
 			b, err := e.binding("variable "+name, name, name, string(env[name]))
 			if err != nil {
 				return err
 			}
 			s.Stdio.Env[name] = b
+		}
+	}
+	for _, name := range r.Env.names {
+		s.Stdio.Env[name] = Binding{Unresolved: true}
+		e.note("value-not-imported", "%s", e.unbound("variable "+name, name, name, ""))
+	}
+	for _, name := range r.EnvVars { // taken from the environment of the agent
+		if _, there := s.Stdio.Env[name]; !there {
+			s.Stdio.Env[name] = Binding{Ref: "env:" + name}
 		}
 	}
 	return nil
@@ -285,8 +415,8 @@ func (e *entryReader) split(b *Stdio) error {
 // of Gemini it is plain text.
 var braced = regexp.MustCompile(`\$\{[^}]*\}|\{(env|file):[^}]*\}`)
 
-// wholeRef are the spellings of one reference; the groups are variable, default and file.
-var wholeRef = regexp.MustCompile(`\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|\$([A-Za-z_][A-Za-z0-9_]*)|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\{file:([^}]+)\}`)
+// wholeRef are the spellings of one reference; the groups are secret, variable, default, variable, variable and file.
+var wholeRef = regexp.MustCompile(`\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}|\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|\$([A-Za-z_][A-Za-z0-9_]*)|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\{file:([^}]+)\}`)
 
 // binding turns a value of the file into a binding: references are kept as references, plain values as literals, and
 // what looks like a secret is replaced by a reference to a variable that the person has to set.
@@ -294,8 +424,12 @@ func (e *entryReader) binding(what, name, variable, value string) (Binding, erro
 	if HasTemplate(value) {
 		return e.templated(what, value)
 	}
-	if value == "" || !SecretName(name) && !SecretValue(value) {
+	switch {
+	case value == "" && !strings.HasPrefix(what, "header "), e.keep && !SecretName(name) && !SecretValue(value):
 		return Binding{Literal: value}, nil
+	case !e.keep:
+		e.note("value-not-imported", "%s", e.unbound(what, name, variable, value))
+		return Binding{Unresolved: true}, nil
 	}
 	ref := "env:" + variable
 	// How a value reaches the daemon is not obvious: it has the environment of whoever started it.
@@ -305,6 +439,16 @@ func (e *entryReader) binding(what, name, variable, value string) (Binding, erro
 		return Binding{Template: m[1] + " {" + ref + "}"}, nil
 	}
 	return Binding{Ref: ref}, nil
+}
+
+// unbound says how a value that stayed behind is given.
+func (e *entryReader) unbound(what, name, variable, value string) string {
+	ref := name + "=env:" + variableName(variable)
+	if m := scheme.FindStringSubmatch(value); m != nil { // Bearer, which is no secret
+		ref = fmt.Sprintf(`"%s=%s {env:%s}"`, name, m[1], variableName(variable))
+	}
+	return fmt.Sprintf("the value of %s stays where it is; say where the server gets it from: `mcpx catalog review %s --bind %s`",
+		what, SafeName(e.imported.Name), ref)
 }
 
 // elsewhere is the other way to give a value: a file.
@@ -326,11 +470,11 @@ func (e *entryReader) templated(what, value string) (Binding, error) {
 			}
 			return value[m[2*i]:m[2*i+1]]
 		}
-		if group(2) != "" {
+		if group(3) != "" {
 			e.note("default-dropped", "%s has a default in the file; mcpx uses the variable alone", what)
 		}
-		ref = "env:" + firstOf(group(1), group(3), group(4))
-		if file := group(5); file != "" {
+		ref = "env:" + firstOf(group(1), group(2), group(4), group(5))
+		if file := group(6); file != "" {
 			ref = "file:" + file
 		}
 		out.WriteString(value[last:m[0]] + "{" + ref + "}")

@@ -17,7 +17,7 @@ import (
 )
 
 func TestParseImport(t *testing.T) {
-	all, err := ParseImport([]byte("\xef\xbb\xbf" + `{
+	all, err := ParseImport([]byte("\xef\xbb\xbf"+`{
 		// comments are fine
 		"mcpServers": {
 			"fs": {"command": "npx", "args": ["-y", "@a/fs"], "env": {"ROOT": "/srv", "PORT": 80, "CI": true}},
@@ -29,7 +29,7 @@ func TestParseImport(t *testing.T) {
 			"flat": {"transport": "sse", "url": "http://127.0.0.1:1/sse"},
 			"open": {"type": "local", "command": ["uvx", "y", "--z"], "environment": {"A": "1"}, "enabled": false},
 		},
-	}`))
+	}`), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestParseImportContainers(t *testing.T) {
 		`{"mcpServers": ` + entry + `}`, `{"servers": ` + entry + `}`, `{"mcp": ` + entry + `}`, `{"mcp": {"servers": ` + entry + `}}`,
 		`{"context_servers": ` + entry + `}`, `{"amp.mcpServers": ` + entry + `}`,
 	} {
-		all, err := ParseImport([]byte(doc))
+		all, err := ParseImport([]byte(doc), true)
 		if err != nil || len(all) != 1 || all[0].Err != nil || all[0].Server.Name != "a" {
 			t.Errorf("%s: %+v, %v", doc, all, err)
 		}
@@ -103,7 +103,7 @@ func TestParseImportOneBadEntry(t *testing.T) {
 		"url-ref": {"url": "http://${HOST}/mcp"}, "url-secret": {"url": "http://h/?token=hunter2"}, "cwd": {"command": "x", "cwd": "rel"},
 		"input": {"command": "x", "env": {"T": "${input:token}"}}, "a b": {"command": "x"}, "a-b": {"command": "x"},
 		"good": {"command": "x"}
-	}}`))
+	}}`), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,11 +145,11 @@ func TestParseImportSaysWhatIsWrong(t *testing.T) {
 		`null`:                                 "e: it is null, want an object",
 		`{"command": "x", "args": "-y"}`:       "e: the field args is or holds a text, want a list of texts",
 		`{"command": "x", "args": [1]}`:        "e: the field args is or holds a number, want a text",
-		`{"command": "x", "env": []}`:          "e: the field env is or holds an array, want an object",
+		`{"command": "x", "env": 5}`:           "e: the field env is or holds a number, want an object",
 		`{"command": "x", "env": {"A": null}}`: "e: a variable or a header is null, a list or an object, want a text",
 		`{"transport": {"type": "sse", "url": false}}`: "e: the field url is or holds true or false, want a text",
 	} {
-		all, err := ParseImport([]byte(`{"mcpServers": {"e": ` + entry + `}}`))
+		all, err := ParseImport([]byte(`{"mcpServers": {"e": `+entry+`}}`), true)
 		if err != nil || len(all) != 1 || all[0].Err == nil || all[0].Err.Error() != want {
 			t.Errorf("%s: %+v, %v\nwant %s", entry, all, err, want)
 		}
@@ -165,7 +165,7 @@ func TestParseImportBrokenDocument(t *testing.T) {
 		`{"mcpServers": 3}`:           {"import-empty", ""},
 		`{"a": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}": {"import-broken", "max depth"},
 	} {
-		_, err := ParseImport([]byte(doc))
+		_, err := ParseImport([]byte(doc), true)
 		f, ok := errors.AsType[*fault.Error](err)
 		if !ok || f.Code != want.code || f.Hint == "" || !strings.Contains(f.Error(), want.says) {
 			t.Errorf("%.40q: %v, want %s saying %q", doc, err, want.code, want.says)
@@ -237,7 +237,7 @@ func FuzzParseImport(f *testing.F) {
 	f.Add([]byte(`{"mcp": {"h": {"url": "http://h/?a=%zz", "headers": {"Authorization": "Bearer x"}}}} // c`))
 	f.Add([]byte(`{"servers": {"c": {"transport": {"type": "sse", "url": "x"}, "command": ["a", ""]}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		all, err := ParseImport(data)
+		all, err := ParseImport(data, true)
 		if err != nil && fault.KindOf(err) != fault.Invalid {
 			t.Errorf("error %v, want it to be about the file", err)
 		}

@@ -105,6 +105,7 @@ func wordsFor(word string) string {
 	people, ok := map[string]string{
 		"operator": "you added it", "import": "imported from a file", "observed": "the configuration of an agent",
 		"review-pending": "nobody has agreed to it yet", "review-rejected": "it was rejected", catalog.ToolsChanged: "it is in quarantine",
+		catalog.SharedWithNobody: "agents keep entries of their own", catalog.BackendUnsafe: "its URL is not safe",
 		"sharing-narrowed": "some callers have a process of their own, because their agent, project or account is not known",
 		"asks":             "it asks questions that do not say which call they belong to, so calls of different clients run one after the other",
 	}[word]

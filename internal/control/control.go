@@ -47,6 +47,8 @@ type Config struct {
 	Reach func(ctx context.Context, s catalog.Server) error
 	// Observe reads the configuration files of agents. It writes nothing.
 	Observe func(ctx context.Context, look converge.Look) (converge.Observation, error)
+	// Spell writes entries as a file of an agent. Dropped leads from the name of a server to what the agent cannot be told.
+	Spell func(agent string, forms []converge.Form) (document []byte, format string, dropped map[string]string, err error)
 	// Resident is the memory of a process in bytes, 0 when the system does not tell.
 	Resident func(pid int) int64
 	Daemon   api.Daemon
@@ -86,6 +88,7 @@ func New(c Config) (*Control, error) {
 		{"Logs", c.Logs == nil},
 		{"Reach", c.Reach == nil},
 		{"Observe", c.Observe == nil},
+		{"Spell", c.Spell == nil},
 		{"Resident", c.Resident == nil},
 		{"Stop", c.Stop == nil},
 		{"Restart", c.Restart == nil},

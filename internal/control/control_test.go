@@ -90,6 +90,9 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 	c, err := New(Config{
 		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Listener: "127.0.0.1:30000", Base: "http://127.0.0.1:30000"},
 		Reach: func(context.Context, catalog.Server) error { return b.reach },
+		Spell: func(agent string, forms []converge.Form) ([]byte, string, map[string]string, error) {
+			return nil, "", nil, fault.New(fault.Invalid, "agent-unknown").Saying("%q", agent)
+		},
 		Observe: func(_ context.Context, look converge.Look) (converge.Observation, error) {
 			b.looked = look
 			return b.observed, nil
@@ -260,6 +263,7 @@ func TestEdit(t *testing.T) {
 	want := added.Server
 	want.Name, want.Limits.Idle = "files", -1
 	want.Stdio = &catalog.Stdio{Command: "uvx", Args: []string{"b", "c"}, Env: map[string]catalog.Binding{"KEEP": {Literal: "1"}, "NEW": {Ref: "env:NEW"}}}
+	want = typed(added.Server, want, got.Updated)
 	if diff := cmp.Diff(want, got.Server); diff != "" {
 		t.Error(diff)
 	}
@@ -456,7 +460,8 @@ func TestImport(t *testing.T) {
 	b.add(ctx, t, stdio("same", "x"))
 	b.add(ctx, t, stdio("other", "x"))
 	in := api.ImportServers{Servers: []catalog.Server{
-		stdio("new", "x"), stdio("same", "x"), stdio("other", "y"), stdio("bad name", "x"), stdio("new", "z"), stdio("loop", "mcpx", "connect", "fs"),
+		stdio("new", "n"), stdio("same", "x"), stdio("other", "y"), stdio("bad name", "x"), stdio("new", "z"), stdio("loop", "mcpx", "connect", "fs"),
+		stdio("third", "x"),
 	}, DryRun: true}
 	outcomes := func(r api.ImportReport) (all []api.ImportOutcome) {
 		for _, e := range r.Entries {
@@ -465,7 +470,7 @@ func TestImport(t *testing.T) {
 		return all
 	}
 	b.reach = fault.New(fault.Invalid, "command-not-found").Saying("x not found")
-	want := []api.ImportOutcome{api.ImportWouldCreate, api.ImportUnchanged, api.ImportConflict, api.ImportError, api.ImportConflict, api.ImportError}
+	want := []api.ImportOutcome{api.ImportWouldCreate, api.ImportUnchanged, api.ImportConflict, api.ImportError, api.ImportConflict, api.ImportError, api.ImportConflict}
 	dry, err := b.ImportServers(ctx, in)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/store"
@@ -55,7 +56,11 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 			return err
 		}
 		effect = c.effect(old, changed)
-		return tx.PutServer(ctx, catalog.PutServer{Server: changed})
+		changed = typed(old, changed, changed.Updated)
+		if err := tx.PutServer(ctx, catalog.PutServer{Server: changed}); err != nil {
+			return err
+		}
+		return c.tell(ctx, tx, event.CatalogChanged, event.Refs{event.RefServer: changed.ID}, "the entry of "+changed.Name+" was changed", outline(old, changed))
 	})
 	if err != nil {
 		return api.Server{}, err

@@ -11,6 +11,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
@@ -45,10 +46,11 @@ func (c *Control) AddServer(ctx context.Context, in api.AddServer) (api.Server, 
 	s := in.Server
 	s.ID = c.cfg.IDs.New(id.Server)
 	s.Review, s.Lifecycle, s.Source = catalog.ReviewApproved, catalog.Enabled, "operator"
-	s.Created, s.Updated = now, now
+	s.Created, s.Updated, s.Provenance = now, now, nil
 	if s.Sharing == "" {
 		s.Sharing = catalog.ShareSession
 	}
+	s = typed(catalog.Server{}, s, now)
 	if err := valid(s); err != nil {
 		return api.Server{}, err
 	}
@@ -71,7 +73,10 @@ func (c *Control) AddServer(ctx context.Context, in api.AddServer) (api.Server, 
 		if err := free(ctx, tx, s); err != nil {
 			return err
 		}
-		return tx.PutServer(ctx, catalog.PutServer{Server: s})
+		if err := tx.PutServer(ctx, catalog.PutServer{Server: s}); err != nil {
+			return err
+		}
+		return c.tell(ctx, tx, event.CatalogCreated, event.Refs{event.RefServer: s.ID}, "the server "+s.Name+" came into the catalog", outline(catalog.Server{}, s))
 	})
 	if err != nil {
 		return api.Server{}, err
@@ -173,7 +178,10 @@ func (c *Control) RemoveServer(ctx context.Context, in api.ServerRef) (api.Done,
 			return err
 		}
 		name = s.Name
-		return tx.DeleteServer(ctx, catalog.DeleteServer{ID: s.ID})
+		if err := tx.DeleteServer(ctx, catalog.DeleteServer{ID: s.ID}); err != nil {
+			return err
+		}
+		return c.tell(ctx, tx, event.CatalogRemoved, event.Refs{event.RefServer: s.ID}, "the server "+s.Name+" left the catalog", outline(s, s))
 	})
 	if err != nil {
 		return api.Done{}, err
@@ -207,8 +215,12 @@ func (c *Control) turn(ctx context.Context, op, name string, to catalog.Lifecycl
 			done.State, done.Already = "already_"+string(to), true
 			return nil
 		}
+		old := s
 		s.Lifecycle, s.Updated = to, c.cfg.Now()
-		return tx.PutServer(ctx, catalog.PutServer{Server: s})
+		if err := tx.PutServer(ctx, catalog.PutServer{Server: s}); err != nil {
+			return err
+		}
+		return c.tell(ctx, tx, event.CatalogChanged, event.Refs{event.RefServer: s.ID}, s.Name+" is "+string(to), outline(old, s))
 	})
 	return done, err
 }
@@ -236,19 +248,29 @@ func notRouted(s api.Server) error {
 	if s.Lifecycle == catalog.Disabled {
 		return f.Hinting("enable it with `mcpx server enable %s`", s.Name)
 	}
+	if s.Review == catalog.ReviewPending {
+		return f.Hinting("look at it with `mcpx server show %s`, then agree with `mcpx catalog review %s --approve`", s.Name, s.Name)
+	}
+	if names := s.Unresolved(); len(names) > 0 {
+		return f.Hinting("say where it comes from: `mcpx catalog review %s --bind %s=env:%s`", s.Name, names[0], names[0])
+	}
 	return f.Hinting("see `mcpx server show %s`", s.Name)
 }
 
 // reasons are the words for people of the reasons why an entry is not routed.
 var reasons = map[string]string{
-	"lifecycle-disabled": "it is disabled", "review-pending": "nobody has agreed to it yet",
-	"review-rejected": "it was rejected", "review-quarantined": "it is in quarantine",
+	catalog.SwitchedOff: "it is disabled", catalog.NotReviewed: "nobody has agreed to it yet",
+	catalog.ReviewSaidNo: "it was rejected", catalog.ToolsChanged: "it is in quarantine",
+	catalog.BackendIncomplete: "it has neither a command nor a URL", catalog.BackendUnsafe: "its URL is not safe",
+	catalog.SharedWithNobody: "it is not shared: agents keep entries of their own", catalog.NameUnusable: "its name cannot be used",
+	catalog.BindingUnresolved: "nobody has said where the value comes from of ",
 }
 
 func words(codes []string) []string {
 	out := make([]string, 0, len(codes))
 	for _, code := range codes {
-		out = append(out, reasons[code])
+		code, name, _ := strings.Cut(code, ":")
+		out = append(out, reasons[code]+name)
 	}
 	return out
 }
@@ -334,7 +356,7 @@ func (c *Control) describe(s catalog.Server, live map[string]gateway.ServerStatu
 	overlay, ok := c.overlay[s.Name]
 	v := api.Server{
 		Server: s, Overlay: ok && overlay.ID == s.ID,
-		Route:  fmt.Sprintf("%s/servers/%s/mcp", c.cfg.Daemon.Base, url.PathEscape(s.Name)),
+		Route:  c.routeOf(s.Name),
 		Status: live[s.Name],
 	}
 	if v.Overlay {
@@ -349,6 +371,11 @@ func (c *Control) describe(s catalog.Server, live map[string]gateway.ServerStatu
 		v.Advice = advice(s, v.Status)
 	}
 	return v
+}
+
+// routeOf is the URL of a server for agents.
+func (c *Control) routeOf(name string) string {
+	return fmt.Sprintf("%s/servers/%s/mcp", c.cfg.Daemon.Base, url.PathEscape(name))
 }
 
 // masked hides the values of an observed entry: they may be secrets, and nobody declared them to be none.

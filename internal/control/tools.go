@@ -23,37 +23,43 @@ func (c *Control) ServerTools(ctx context.Context, in api.ServerRef) (api.ToolPa
 	if err != nil {
 		return api.ToolPage{}, err
 	}
-	out := api.ToolPage{Server: s.Name, Tools: []api.Tool{}}
+	tools, err := c.listTools(ctx, s.Name)
+	return api.ToolPage{Server: s.Name, Tools: tools}, err
+}
+
+// listTools asks a server for all its tools. The tools that are held back from clients are among them.
+func (c *Control) listTools(ctx context.Context, server string) ([]api.Tool, error) {
+	tools := []api.Tool{}
 	params := []byte(`{}`)
 	for range maxToolPages {
-		result, err := c.cfg.Gateway.Call(ctx, s.Name, "tools/list", params)
+		result, err := c.cfg.Gateway.Call(ctx, server, "tools/list", params)
 		if err != nil {
-			return api.ToolPage{}, explain(s.Name, err)
+			return nil, explain(server, err)
 		}
 		var page struct {
 			Tools      []json.RawMessage `json:"tools"`
 			NextCursor *string           `json:"nextCursor"`
 		}
 		if err := json.Unmarshal(result, &page); err != nil {
-			return api.ToolPage{}, badAnswer(s.Name, "tools/list", err)
+			return nil, badAnswer(server, "tools/list", err)
 		}
 		for _, raw := range page.Tools {
 			tool := api.Tool{Raw: raw}
 			if err := json.Unmarshal(raw, &tool); err != nil {
-				return api.ToolPage{}, badAnswer(s.Name, "tools/list", err)
+				return nil, badAnswer(server, "tools/list", err)
 			}
 			tool.Raw = raw
-			out.Tools = append(out.Tools, tool)
+			tools = append(tools, tool)
 		}
 		if page.NextCursor == nil {
-			return out, nil
+			return tools, nil
 		}
 		if params, err = api.Marshal(map[string]string{"cursor": *page.NextCursor}); err != nil {
-			return api.ToolPage{}, fmt.Errorf("control: cursor: %w", err)
+			return nil, fmt.Errorf("control: cursor: %w", err)
 		}
 	}
-	return api.ToolPage{}, fault.New(fault.Unavailable, "tools-endless").
-		Saying("%s did not end its list of tools within %d pages", s.Name, maxToolPages)
+	return nil, fault.New(fault.Unavailable, "tools-endless").
+		Saying("%s did not end its list of tools within %d pages", server, maxToolPages)
 }
 
 // CallTool calls one tool. Its arguments and its result pass as they are.

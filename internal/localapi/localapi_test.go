@@ -350,6 +350,8 @@ func TestTable(t *testing.T) {
 		"config.discover": "ConfigFiles", "config.inspect": "InspectConfig",
 		"server.list": "Servers", "server.show": "Server", "server.add": "AddServer", "server.edit": "EditServer", "server.remove": "RemoveServer",
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
+		"catalog.list": "Catalog", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",
+		"catalog.export": "ExportCatalog", "catalog.tools": "ReviewTools", "catalog.accept": "AcceptTools",
 		"server.logs": "ServerLogs", "server.tools": "ServerTools", "server.call": "CallTool",
 	}
 	service := reflect.TypeFor[api.Service]()
