@@ -84,9 +84,6 @@ func (v view) legacy(x *gateway.Session, st *gateway.Stream, id []byte) {
 		return
 	}
 	if have && e.Final && v.asJSON {
-		if wasRelayed(v.r) {
-			x.Promote(st, id) // who relays may be gone before its client has the answer
-		}
 		writeJSON(v.w, e.Status, e.Data)
 		reader.Delivered()
 		return
