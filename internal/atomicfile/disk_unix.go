@@ -16,17 +16,25 @@ const noWait = unix.O_NONBLOCK
 
 // factsOf tells what the system knows about an open file.
 func factsOf(f *os.File, info fs.FileInfo) (Facts, error) {
-	facts := Facts{Mode: info.Mode().Perm(), Owner: -1}
+	facts := Facts{Mode: info.Mode().Perm(), Owner: -1, Identity: IdentityOf(info)}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return facts, nil
 	}
-	facts.Identity = fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
 	facts.Links = uint64(stat.Nlink) //nolint:unconvert // its type differs between systems
 	facts.Owner = int(stat.Uid)
 	var err error
 	facts.Immutable, err = immutable(f)
 	return facts, err
+}
+
+// IdentityOf is the device and inode of a file, as "8:1234"; "" the system does not tell.
+func IdentityOf(info fs.FileInfo) string {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
 }
 
 // Writable says whether this process may make, rename and remove files in a directory.

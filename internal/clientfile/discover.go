@@ -98,6 +98,9 @@ func (s System) observe(hub Hub, only Agent, instead map[string]content) []Obser
 		}
 		l.gate = trust.gate(l)
 		o := Read(l, data, hub)
+		if l.inline == nil && instead == nil {
+			o.Stat = statOf(l.File.Path, data)
+		}
 		for i := range o.Entries {
 			o.Entries[i].dir = filepath.Dir(l.File.Path)
 		}

@@ -3,7 +3,6 @@ package clientfile
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -440,24 +439,11 @@ func (w *drafting) change(spans []span, remains bool) (converge.Change, error) {
 // sum is the hash of new bytes. One that anybody could make would let a short secret be guessed.
 func (f *Files) sum(data []byte, secret bool) string {
 	if secret {
-		return f.keyed(data)
+		return keyed(f.cfg.Key, data)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-func (f *Files) keyed(data []byte) string {
-	h := hmac.New(sha256.New, f.cfg.Key)
-	h.Write(data) // never fails
-	return hex.EncodeToString(h.Sum(nil))
-}
-
 // digest is that of a part of a document, "" of an absent one.
-func (f *Files) digest(n node) string {
-	if n.kind == absent {
-		return ""
-	}
-	var b bytes.Buffer
-	n.canonical(&b)
-	return f.keyed(b.Bytes())
-}
+func (f *Files) digest(n node) string { return digest(f.cfg.Key, n) }

@@ -316,8 +316,8 @@ func TestSecretsAreNotTold(t *testing.T) {
   "b": {"type": "http", "url": "https://u:<password>@h/p?api_key=<url>", "headers": {"Authorization": "Bearer <header>", "X-Y": "<env>"}},
   "c": {"command": "x --token <arg>"}
 }}`},
-		"gemini": {Gemini, "settings.json", "{\n  // old: <token>\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\", \"env\": {\"K\": \"\\u0070lanted-env-1\"}, \"timeout\": 5 /* <token> */},\n    \"b\": {\"httpUrl\": \"https://h/?token=<url>\", \"headers\": {\"K\": \"<header>\"}}\n  }\n}\n"},
-		"codex":  {Codex, "config.toml", "[mcp_servers.a]\ncommand = 'x' # <token>\nargs = [\"--token\", \"<arg>\"]\n[mcp_servers.a.env]\nK = \"<env>\"\nL = '''\n<other>'''\n[mcp_servers.b]\nurl = \"https://u:<password>@h/?token=<url>\"\nhttp_headers = { K = \"<header>\" }\n"},
+		"gemini":   {Gemini, "settings.json", "{\n  // old: <token>\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\", \"env\": {\"K\": \"\\u0070lanted-env-1\"}, \"timeout\": 5 /* <token> */},\n    \"b\": {\"httpUrl\": \"https://h/?token=<url>\", \"headers\": {\"K\": \"<header>\"}}\n  }\n}\n"},
+		"codex":    {Codex, "config.toml", "[mcp_servers.a]\ncommand = 'x' # <token>\nargs = [\"--token\", \"<arg>\"]\n[mcp_servers.a.env]\nK = \"<env>\"\nL = '''\n<other>'''\n[mcp_servers.b]\nurl = \"https://u:<password>@h/?token=<url>\"\nhttp_headers = { K = \"<header>\" }\n"},
 		"continue": {Continue, "config.yaml", "models:\n  - apiKey: <other>\nmcpServers:\n  - name: a\n    command: x\n    args: [--token, <arg>]\n    env:\n      K: <env>\n      L: |\n        <other>\n      M: \"<password>\"\n  - name: b\n    type: sse\n    url: https://h/?token=<url>\n    requestOptions:\n      headers:\n        K: '<header>'\n"},
 		"opencode": {OpenCode, "opencode.jsonc", `{"provider": {"x": {"options": {"apiKey": "<other>"}}}, "mcp": {
   "a": {"type": "local", "command": ["x", "--token", "<arg>"], "environment": {"K": "<env>"}},
@@ -410,4 +410,3 @@ func TestEveryAgentWrites(t *testing.T) {
 		}
 	}
 }
-

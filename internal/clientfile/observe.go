@@ -20,6 +20,8 @@ type Observed struct {
 	Entries  []Entry   `json:"entries"`
 	Problems []Problem `json:"problems"`
 
+	Stat Stat `json:"-"` // zero for what is in no file, or could not be read
+
 	off []rule // which entries of this and of weaker files the file switches off
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/url"
@@ -46,11 +47,15 @@ func (d *Daemon) observe(_ context.Context, look converge.Look) (converge.Observ
 	if err != nil {
 		port = "" // then no URL is ours
 	}
-	return observation(system, only, clientfile.Hub{Port: port, Servers: look.Names}), nil
+	key, err := installKey(d.cfg.Paths)
+	if err != nil {
+		return converge.Observation{}, err
+	}
+	return observation(system, only, clientfile.Hub{Port: port, Servers: look.Names}, key), nil
 }
 
-// observation is what the files of one system say. only is one agent, "" all.
-func observation(system clientfile.System, only clientfile.Agent, hub clientfile.Hub) converge.Observation {
+// observation is what the files of one system say. Only is one agent, "" all; the key is for digests of entries.
+func observation(system clientfile.System, only clientfile.Agent, hub clientfile.Hub, key []byte) converge.Observation {
 	type place struct {
 		agent clientfile.Agent
 		path  string
@@ -71,7 +76,7 @@ func observation(system clientfile.System, only clientfile.Agent, hub clientfile
 		told[at] = true
 		f := converge.File{
 			Agent: string(l.Agent), Path: l.File.Path, Scope: string(l.File.Scope), Rule: l.Rule, Format: string(l.File.Format),
-			Shared: l.File.Shared, State: converge.FileAbsent, Problems: []converge.Problem{},
+			Shared: l.File.Shared, State: converge.FileAbsent, Problems: []converge.Problem{}, Evidence: string(l.Agent.Evidence()),
 		}
 		o, exists := seen[at]
 		if !exists {
@@ -79,10 +84,12 @@ func observation(system clientfile.System, only clientfile.Agent, hub clientfile
 			continue
 		}
 		f.State, f.Entries, f.Problems = stateOf(o), len(o.Entries), problems(o.Problems)
+		f.Real, f.Size, f.SHA256, f.Identity, f.Mode = o.Stat.Real, o.Stat.Size, o.Stat.SHA256, o.Stat.Identity, uint32(o.Stat.Mode)
 		out.Files = append(out.Files, f)
 		writable := worldWritable(f.Path)
 		for _, e := range o.Entries {
 			c := entry(o, e)
+			c.ID, c.Digest = clientfile.ObservationID(o.Agent, cmp.Or(f.Real, f.Path), e.At), e.Digest(key)
 			layers.apply(&c, e, system.Project)
 			c.Facts.FileWritable, c.Facts.FileBroken = writable, f.State == converge.FileBroken
 			out.Entries = append(out.Entries, c)
@@ -166,7 +173,7 @@ func entry(o clientfile.Observed, e clientfile.Entry) converge.Entry {
 	out := converge.Entry{
 		Agent: string(o.Agent), Name: e.Name, File: o.File.Path, Scope: string(scope), Project: e.Project(), At: e.At, Enabled: e.Enabled,
 		Transport: string(e.Transport), Command: string(e.Command), Args: slices.Clone(e.Args), URL: catalog.HideURL(string(e.URL)), Cwd: string(e.Cwd),
-		Variables: e.Variables(), Headers: slices.Clone(e.HeaderNames), Auth: string(e.Auth), Parse: string(e.Parse), Problems: problems(e.Problems),
+		Variables: e.Variables(), Headers: slices.Clone(e.HeaderNames), Auth: string(e.Auth), Parse: string(e.Parse), Extra: e.Extra, Problems: problems(e.Problems),
 	}
 	if e.Routed != nil {
 		out.Routed = &converge.Routed{State: e.Routed.State, Server: e.Routed.Server, Form: string(e.Routed.Form)}

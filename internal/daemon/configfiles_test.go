@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,9 @@ type fixture struct {
 	name, path string
 	data       []byte
 }
+
+// testKey is the key of digests.
+var testKey = bytes.Repeat([]byte("k"), stateKeyLen)
 
 func readFixtures(t *testing.T) []fixture {
 	t.Helper()
@@ -96,7 +100,7 @@ var inCatalog = []catalog.Server{
 func TestFixturesAreClassified(t *testing.T) {
 	got := map[string]string{}
 	for _, f := range readFixtures(t) {
-		seen := observation(placed(t, f), "", hub)
+		seen := observation(placed(t, f), "", hub, testKey)
 		var words []string
 		for _, found := range converge.Classify(seen.Entries, inCatalog) {
 			words = append(words, fmt.Sprintf("%s %s %s", found.Name, found.Class, found.Match.Confidence))
@@ -209,7 +213,7 @@ func TestNoPlantedSecretComesOut(t *testing.T) {
 		if f.data, err = encode(doc); err != nil {
 			t.Fatal(err)
 		}
-		seen := observation(placed(t, f), "", hub)
+		seen := observation(placed(t, f), "", hub, testKey)
 		findings := converge.Classify(seen.Entries, inCatalog)
 		if count > 0 && len(findings) == 0 {
 			t.Errorf("%s: nothing was read of the file with the planted values", f.name)
@@ -258,7 +262,7 @@ func TestNoPlantedSecretInPlainForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := observation(placed(t, fixture{name: name, path: ".claude.json", data: doc}), "", hub)
+		seen := observation(placed(t, fixture{name: name, path: ".claude.json", data: doc}), "", hub, testKey)
 		if len(seen.Entries) != 1 {
 			t.Errorf("%s: %d entries", name, len(seen.Entries))
 		}
@@ -348,7 +352,7 @@ func TestObservation(t *testing.T) {
 		v := map[string]string{"CODEX_HOME": filepath.Dir(moved)}[name]
 		return v, v != ""
 	}}
-	seen := observation(system, "", hub)
+	seen := observation(system, "", hub, testKey)
 	states := map[string]string{}
 	for _, f := range seen.Files {
 		if f.State != converge.FileAbsent {
@@ -374,7 +378,7 @@ func TestObservation(t *testing.T) {
 	}, facts); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	if only := observation(system, clientfile.Codex, hub); len(only.Entries) != 1 || slices.ContainsFunc(only.Files, func(f converge.File) bool { return f.Agent != "codex" }) {
+	if only := observation(system, clientfile.Codex, hub, testKey); len(only.Entries) != 1 || slices.ContainsFunc(only.Files, func(f converge.File) bool { return f.Agent != "codex" }) {
 		t.Errorf("one agent was asked for: %+v", only)
 	}
 }
@@ -401,7 +405,7 @@ func TestLayers(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, f := range converge.Classify(observation(clientfile.System{Home: home, Root: home, Project: project}, "", hub).Entries, nil) {
+	for _, f := range converge.Classify(observation(clientfile.System{Home: home, Root: home, Project: project}, "", hub, testKey).Entries, nil) {
 		got = append(got, fmt.Sprintf("%s %s %s %s %t %s", f.Agent, f.Scope, f.Name, f.Command, f.Enabled, strings.Join(f.Reasons, ",")))
 	}
 	if d := cmp.Diff([]string{
@@ -477,5 +481,49 @@ func TestOurPort(t *testing.T) {
 	}
 	if d := cmp.Diff([]converge.RoutedState{converge.RoutedHere, converge.RoutedSpelling, converge.RoutedStalePort, converge.RoutedForeign}, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// TestObservedFacts: what a plan will expect of a file and of an entry is part of the observation, and says nothing of
+// the values.
+func TestObservedFacts(t *testing.T) {
+	home := t.TempDir()
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(home, "real.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"mcpServers": {"a": {"command": "x", "env": {"K": "planted"}, "future": 1}}}`)
+	if err := os.Symlink(filepath.Join(home, "real.json"), filepath.Join(home, ".claude.json")); err != nil {
+		t.Fatal(err)
+	}
+	see := func(key []byte) (converge.File, converge.Entry) {
+		o := observation(clientfile.System{Home: home, Root: home}, clientfile.Claude, clientfile.Hub{}, key)
+		if len(o.Entries) != 1 {
+			t.Fatalf("%+v", o)
+		}
+		return o.Files[0], o.Entries[0]
+	}
+	file, first := see(testKey)
+	real, err := filepath.EvalSymlinks(filepath.Join(home, "real.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file.Real != real || file.Size != 77 || file.Mode != 0o600 || len(file.SHA256) != 64 || file.Identity == "" && runtime.GOOS != "windows" {
+		t.Errorf("%+v", file)
+	}
+	if !strings.HasPrefix(first.ID, "obs_") || len(first.ID) != 30 || len(first.Digest) != 64 || !slices.Equal(first.Extra, []string{"future"}) {
+		t.Errorf("%+v", first)
+	}
+	write("{\n  \"mcpServers\": {\"a\": {\"future\": 1, \"env\": {\"K\": \"planted\"}, \"command\": \"x\"}}}")
+	if again, same := see(testKey); same.ID != first.ID || same.Digest != first.Digest || again.SHA256 == file.SHA256 {
+		t.Errorf("what says the same has another digest: %+v", same)
+	}
+	if _, other := see(bytes.Repeat([]byte("x"), stateKeyLen)); other.Digest == first.Digest {
+		t.Error("the digest does not depend on the key")
+	}
+	write(`{"mcpServers": {"a": {"command": "x", "env": {"K": "other"}, "future": 1}}}`)
+	if _, other := see(testKey); other.ID != first.ID || other.Digest == first.Digest {
+		t.Errorf("another value has the same digest: %+v", other)
 	}
 }
