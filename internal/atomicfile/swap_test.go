@@ -223,7 +223,7 @@ func gap(s faultdisk.Step, no bool, target string) bool {
 func TestOthersWriteMeanwhile(t *testing.T) {
 	both(t, func(t *testing.T, shape [2]string, no bool) {
 		all := steps(t, shape, no)
-		dir := t.TempDir()
+		dir := faultdisk.Dir(t)
 		for first, write := range writers {
 			for second, again := range writers {
 				for i := range all {
@@ -267,7 +267,7 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 func TestKilled(t *testing.T) {
 	both(t, func(t *testing.T, shape [2]string, no bool) {
 		all := steps(t, shape, no)
-		dir := t.TempDir()
+		dir := faultdisk.Dir(t)
 		writers := map[string]func(w *world){"nobody": func(*world) {}, "rename": writers["rename"], "in place": writers["in place"], "remove": writers["remove"]}
 		for who, write := range writers {
 			for i := range all {

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
+	"testing"
 
 	"mcpx/internal/atomicfile"
 )
@@ -134,4 +136,19 @@ func (d *Disk) Mkdir(path string, perm fs.FileMode) error {
 // SyncDir makes names durable.
 func (d *Disk) SyncDir(path string) error {
 	return d.do("sync", path, "", func() error { return d.Under.SyncDir(path) })
+}
+
+// Dir is a directory for one test, in memory where the system has a place for that: thousands of renames are a matter of
+// seconds there.
+func Dir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "mcpx-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
