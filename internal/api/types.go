@@ -172,6 +172,7 @@ type EditServer struct {
 	Notes     *string                     `json:"notes,omitempty"`
 	Command   []string                    `json:"command,omitempty"` // the whole argv
 	Cwd       *string                     `json:"cwd,omitempty"`
+	CwdPolicy *catalog.CwdPolicy          `json:"cwd_policy,omitempty"`
 	Env       map[string]*catalog.Binding `json:"env,omitempty"`      // null removes the variable, also one of env_pass
 	EnvPass   []string                    `json:"env_pass,omitempty"` // more variables that `mcpx connect --pass` may hand on
 	URL       *string                     `json:"url,omitempty"`

@@ -16,6 +16,9 @@ func ParseRisk(s string) (Risk, error) {
 	return parse("risk", s, RiskLow, RiskNormal, RiskHigh, RiskUnknown)
 }
 
+// CwdPolicies are the words for the directory of a program.
+var CwdPolicies = []string{string(CwdNone), string(CwdHome), string(CwdFixed), string(CwdWorkspace)}
+
 // ParseProtocol reads a protocol override as a person writes it.
 func ParseProtocol(s string) (Protocol, error) {
 	return parse("protocol", s, ProtocolAuto, ProtocolLegacy, ProtocolModern)

@@ -74,7 +74,7 @@ const (
 // CwdPolicy says in which directory a program starts.
 type CwdPolicy string
 
-// The policies; "" follows from the other fields, see Stdio.Directory.
+// The policies; "" follows from the other fields, see Server.Directory.
 const (
 	CwdNone      CwdPolicy = "none"      // a private empty directory
 	CwdHome      CwdPolicy = "home"      // the user's home
@@ -99,6 +99,21 @@ type Stdio struct {
 	Cwd       string             `json:"cwd,omitempty"` // absolute; "" is what CwdPolicy says
 	Env       map[string]Binding `json:"env,omitempty"`
 	EnvPass   []string           `json:"env_pass,omitempty"` // names taken from the environment of mcpx connect
+}
+
+// Directory is the policy that counts for a program.
+func (s Server) Directory() CwdPolicy {
+	switch {
+	case s.Stdio == nil:
+		return ""
+	case s.Stdio.CwdPolicy != "":
+		return s.Stdio.CwdPolicy
+	case s.Stdio.Cwd != "":
+		return CwdFixed
+	case s.Sharing == ShareWorkspace:
+		return CwdWorkspace
+	}
+	return CwdHome
 }
 
 // HTTP is a backend behind a URL.

@@ -36,7 +36,7 @@ func invalid(field, format string, args ...any) *fault.Error {
 
 // Validate says what is wrong with an entry: a *fault.Error that names the field and the next step, or nil.
 func Validate(s Server) error {
-	checks := []func(Server) *fault.Error{validNames, validBackend, validModes, validPass, validLimits, validTexts, validWords}
+	checks := []func(Server) *fault.Error{validNames, validBackend, validModes, validPlace, validPass, validLimits, validTexts, validWords}
 	for _, check := range checks {
 		if err := check(s); err != nil {
 			return err
@@ -272,6 +272,15 @@ func validModes(s Server) *fault.Error {
 		}
 	}
 	return nil
+}
+
+// validPlace refuses a directory of one caller for a process of several.
+func validPlace(s Server) *fault.Error {
+	if s.Directory() != CwdWorkspace || s.Sharing == ShareSession || s.Sharing == ShareWorkspace || s.Sharing == ShareNone {
+		return nil
+	}
+	return invalid("cwd-policy", "sharing %s is one process for callers of many workspaces", s.Sharing).
+		Hinting("use --sharing workspace or session, or another directory")
 }
 
 // validPass refuses that the credential of the client which comes first serves everybody.

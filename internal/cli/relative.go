@@ -35,7 +35,7 @@ func relativeArgument(argv []string) (arg string, ok bool) {
 // here is the directory for a command whose argument is relative to the current one, "" when the command has none or
 // somebody else decides: a flag, or the project of each agent.
 func here(a Args, argv []string, sharing catalog.Sharing) (dir, arg string) {
-	if a.Given("cwd") || sharing == catalog.ShareWorkspace || len(argv) == 0 {
+	if a.Given("cwd") || a.Given("cwd-policy") || sharing == catalog.ShareWorkspace || len(argv) == 0 {
 		return "", ""
 	}
 	arg, ok := relativeArgument(argv)
@@ -61,7 +61,7 @@ func moveHere(ctx context.Context, service api.Service, a Args, in *api.EditServ
 	if err != nil {
 		return "", err
 	}
-	if s.Stdio != nil && s.Stdio.Cwd != "" || sharing == "" && s.Sharing == catalog.ShareWorkspace {
+	if s.Stdio != nil && (s.Stdio.Cwd != "" || s.Stdio.CwdPolicy != "") || sharing == "" && s.Sharing == catalog.ShareWorkspace {
 		return "", nil
 	}
 	in.Cwd = &dir

@@ -22,11 +22,12 @@ var definitionFlags = []Flag{
 	{Name: "env-from", Kind: StringsFlag, Value: "K=REF", Usage: "take a variable from a reference, K=REF, such as TOKEN=env:TOKEN, TOKEN=file:/path#KEY or TOKEN=command:PROGRAM ARGS; for secrets (docs/secrets.md)"},
 	{Name: "env-pass", Kind: StringsFlag, Value: "VAR", Usage: "let each `mcpx connect --pass VAR` give its own value of the variable VAR; may be repeated"},
 	{Name: "cwd", Kind: StringFlag, Value: "DIR", Usage: "working directory DIR of the command (default: your home; the current directory when an argument is a relative path)"},
+	{Name: "cwd-policy", Kind: StringFlag, Choices: catalog.CwdPolicies, Usage: "where the command starts: none (an empty directory of its own), home, fixed (--cwd) or workspace (the project of the caller, for sharing session and workspace)"},
 	{Name: "url", Kind: StringFlag, Value: "URL", Usage: "the server is remote, at URL"},
 	{Name: "header", Kind: StringsFlag, Value: "K=V", Usage: "send a header, K=V, to the URL; a {REF} in V is resolved: 'Authorization=Bearer {env:TOKEN}'"},
 	{Name: "transport", Kind: StringFlag, Choices: []string{"auto", "streamable-http", "sse"}, Usage: "how to speak to the URL: auto, streamable-http or sse"},
 	{Name: "protocol", Kind: StringFlag, Choices: []string{"auto", "legacy", "modern"}, Usage: "protocol era of the server: auto (it is asked), legacy or modern"},
-	{Name: "sharing", Kind: StringFlag, Choices: []string{"session", "agent", "workspace", "account", "global"}, Usage: "who shares one process: session (nobody, the default), agent, workspace, account or global (everybody)"},
+	{Name: "sharing", Kind: StringFlag, Choices: []string{"session", "agent", "workspace", "account", "global", "none"}, Usage: "who shares one process: session (nobody, the default), agent, workspace, account or global (everybody); none: it is not routed, agents keep entries of their own"},
 	{Name: "supervised", Kind: BoolFlag, Default: true, Usage: "keep the process alive while the daemon restarts; --supervised=false makes it a child of the daemon"},
 	{Name: "on-change", Kind: StringFlag, Choices: []string{"replace", "keep"}, Usage: "when the file of the program changes: replace the process when its calls have ended (the default), or keep it"},
 	{Name: "idle-timeout", Kind: DurationFlag, Value: "D", Usage: "stop a process that did nothing for D (default 5m; never)"},
@@ -142,7 +143,7 @@ func definition(a Args) (catalog.Server, error) {
 		return s, fault.New(fault.Invalid, "usage").Saying("--call-timeout cannot be never: a hung server would hold its callers for ever").
 			Hinting("give a long time, such as 30m")
 	case a.Given("url"):
-		if wrong := firstGiven(a, "env", "env-from", "env-pass", "cwd", "supervised"); wrong != "" {
+		if wrong := firstGiven(a, "env", "env-from", "env-pass", "cwd", "cwd-policy", "supervised"); wrong != "" {
 			return s, fault.New(fault.Invalid, "usage").Saying("--%s is for commands, and %s is a URL", wrong, s.Name).
 				Hinting("use --header for credentials of a remote server")
 		}
@@ -165,7 +166,7 @@ func definition(a Args) (catalog.Server, error) {
 			return s, err
 		}
 		argv := absolute(a.Argv())
-		s.Stdio = &catalog.Stdio{Command: argv[0], Args: argv[1:], Cwd: cwd, Env: env, EnvPass: a.Strings("env-pass")}
+		s.Stdio = &catalog.Stdio{Command: argv[0], Args: argv[1:], Cwd: cwd, CwdPolicy: catalog.CwdPolicy(a.String("cwd-policy")), Env: env, EnvPass: a.Strings("env-pass")}
 	}
 	return s, nil
 }

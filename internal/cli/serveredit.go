@@ -97,6 +97,10 @@ func changes(a Args) (api.EditServer, error) {
 		}
 		in.Cwd = &cwd
 	}
+	if a.Given("cwd-policy") {
+		v := catalog.CwdPolicy(a.String("cwd-policy"))
+		in.CwdPolicy = &v
+	}
 	env, err := variables(a)
 	if err != nil {
 		return in, err

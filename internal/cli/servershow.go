@@ -50,7 +50,7 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 	add("aliases", strings.Join(s.Aliases, ", "))
 	if s.Stdio != nil {
 		add("command", s.Definition())
-		add("directory", orElse(s.Stdio.Cwd, "(your home)"))
+		add("directory", directoryText(s.Server))
 		add("environment", bindingLines(s.Stdio.Env))
 		add("passed on", strings.Join(s.Stdio.EnvPass, ", "))
 		if s.Direct {
@@ -67,6 +67,9 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 	add("on change", string(s.OnChange))
 	add("timeouts", fmt.Sprintf("start %s, call %s (at most %s), idle %s", age(limits.Start), age(limits.Call), age(limits.Max), idle))
 	add("review", string(s.Review))
+	add("risk", string(s.Risk))
+	add("tags", strings.Join(s.Tags, ", "))
+	add("profiles", strings.Join(s.Profiles, ", "))
 	switch {
 	case s.Overlay && s.Notes == builtInNotes:
 		add("source", "built in; gone when `mcpx up` ends")
@@ -98,6 +101,20 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 		add("advice", text)
 	}
 	pairs(w, rows)
+}
+
+// directoryText says where a program starts.
+func directoryText(s catalog.Server) string {
+	switch s.Directory() {
+	case catalog.CwdFixed:
+		return s.Stdio.Cwd
+	case catalog.CwdNone:
+		return "(an empty one of its own)"
+	case catalog.CwdWorkspace:
+		return "(the project of the caller)"
+	case catalog.CwdHome:
+	}
+	return "(your home)"
 }
 
 // wordsFor replaces a word for programs by one for people.

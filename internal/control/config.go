@@ -32,9 +32,17 @@ func (c *Control) InspectConfig(ctx context.Context, in api.ConfigQuery) (api.Co
 	if err != nil {
 		return api.ConfigReport{}, err
 	}
+	var links map[string]string
+	err = c.cfg.DB.View(ctx, func(r store.Reader) error {
+		links, err = linked(ctx, r)
+		return err
+	})
+	if err != nil {
+		return api.ConfigReport{}, err
+	}
 	absent := func(f converge.File) bool { return f.State == converge.FileAbsent }
 	out := api.ConfigReport{
-		Files: slices.DeleteFunc(seen.Files, absent), Entries: converge.Classify(seen.Entries, servers),
+		Files: slices.DeleteFunc(seen.Files, absent), Entries: converge.ClassifyLinked(seen.Entries, servers, links),
 		Counts: map[converge.Class]int{}, Revision: catalog.Revision(servers),
 	}
 	for _, f := range out.Entries {

@@ -106,7 +106,7 @@ func edited(s catalog.Server, in api.EditServer) (catalog.Server, error) {
 	set(&s.OnChange, in.OnChange)
 	set(&s.Limits.Idle, in.Idle)
 	set(&s.Limits.Call, in.Call)
-	switch forStdio, forHTTP := in.Command != nil || in.Cwd != nil || len(in.Env)+len(in.EnvPass) > 0, in.URL != nil || in.Transport != nil || len(in.Headers) > 0; {
+	switch forStdio, forHTTP := in.Command != nil || in.Cwd != nil || in.CwdPolicy != nil || len(in.Env)+len(in.EnvPass) > 0, in.URL != nil || in.Transport != nil || len(in.Headers) > 0; {
 	case forStdio && forHTTP:
 		return s, fault.New(fault.Invalid, "edit-mixed").Saying("a server has a command or a URL, not both").
 			Hinting("give --url, --header and --transport, or a command, --env and --cwd")
@@ -167,6 +167,15 @@ func editedStdio(old *catalog.Stdio, in api.EditServer) *catalog.Stdio {
 	}
 	if len(in.Command) > 0 {
 		next.Command, next.Args = in.Command[0], in.Command[1:]
+	}
+	switch {
+	case in.CwdPolicy != nil:
+		next.CwdPolicy = *in.CwdPolicy
+		if next.CwdPolicy != catalog.CwdFixed && in.Cwd == nil {
+			next.Cwd = ""
+		}
+	case in.Cwd != nil:
+		next.CwdPolicy = "" // the directory says it
 	}
 	set(&next.Cwd, in.Cwd)
 	next.Env = rebound(next.Env, in.Env)

@@ -6,9 +6,11 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"mcpx/internal/api"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
@@ -90,14 +92,25 @@ func (d *Daemon) resolve(ctx context.Context, s catalog.Server, c gateway.Caller
 		}
 	}
 	slices.Sort(out.Env) // the order is part of the identity of a process
-	out.Cwd = s.Stdio.Cwd
-	if out.Cwd == "" && s.Sharing == catalog.ShareWorkspace {
-		out.Cwd = c.Workspace
+	out.Cwd, err = d.directory(s, c.Workspace)
+	return out, err
+}
+
+// directory is where the program of an entry starts.
+func (d *Daemon) directory(s catalog.Server, workspace string) (string, error) {
+	switch s.Directory() {
+	case catalog.CwdFixed:
+		return s.Stdio.Cwd, nil
+	case catalog.CwdNone:
+		dir := filepath.Join(d.cfg.Paths.Cache, "cwd", s.ID)
+		return dir, api.MakePrivate(dir)
+	case catalog.CwdWorkspace:
+		if workspace != "" {
+			return workspace, nil
+		}
+	case catalog.CwdHome:
 	}
-	if out.Cwd == "" {
-		out.Cwd = d.home()
-	}
-	return out, nil
+	return d.home(), nil
 }
 
 func (d *Daemon) lookup(name string) (string, bool) {
