@@ -99,6 +99,12 @@ func TestListensOfASession(t *testing.T) {
 	third := <-listens
 	third.l.exit(Exit{Reason: Exited, Code: 1})
 	fourth := <-listens
+	// A listen that is taken back while it is being sent may end with its process, and nothing more is said.
+	eventually(t, "the link has the listen", func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.listen != nil && x.listen.hand.Load() == handOver
+	})
 	x.Close()
 	eventually(t, "the last listen ends", func() bool {
 		return strings.Contains(strings.Join(fourth.l.messages(), "\n"), `"requestId":`+string(fourth.msg.ID.Of(fourth.m.Body)))
