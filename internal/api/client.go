@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 )
 
@@ -94,6 +95,71 @@ func (c *Client) ConfigFiles(ctx context.Context, in ConfigQuery) (ConfigFiles, 
 // InspectConfig compares the configuration of agents with the catalog.
 func (c *Client) InspectConfig(ctx context.Context, in ConfigQuery) (ConfigReport, error) {
 	return call[ConfigReport](ctx, c, "config.inspect", in)
+}
+
+// Agents lists the coding agents.
+func (c *Client) Agents(ctx context.Context, in ConfigQuery) (Agents, error) {
+	return call[Agents](ctx, c, "agent.list", in)
+}
+
+// SetAgent says how far mcpx goes with an agent.
+func (c *Client) SetAgent(ctx context.Context, in SetAgent) (Agent, error) {
+	return call[Agent](ctx, c, "agent.set", in)
+}
+
+// RunAudit looks at the files of agents and makes plans.
+func (c *Client) RunAudit(ctx context.Context, in RunAudit) (Audit, error) {
+	return call[Audit](ctx, c, "audit.run", in)
+}
+
+// Events streams events of the log.
+func (c *Client) Events(ctx context.Context, in EventsQuery, emit func(event.Event) error) error {
+	return lines(ctx, c, "audit.list", in, emit)
+}
+
+// VerifyEvents says whether log and backups are whole.
+func (c *Client) VerifyEvents(ctx context.Context, in VerifyEvents) (Verified, error) {
+	return call[Verified](ctx, c, "audit.verify", in)
+}
+
+// Plans lists plans.
+func (c *Client) Plans(ctx context.Context, in PlansQuery) (PlanPage, error) {
+	return call[PlanPage](ctx, c, "plan.list", in)
+}
+
+// Plan gives one plan.
+func (c *Client) Plan(ctx context.Context, in PlanRef) (PlanView, error) {
+	return call[PlanView](ctx, c, "plan.show", in)
+}
+
+// ApplyPlan carries a plan out.
+func (c *Client) ApplyPlan(ctx context.Context, in ApplyPlan) (PlanOutcome, error) {
+	return call[PlanOutcome](ctx, c, "plan.apply", in)
+}
+
+// Approvals lists approvals.
+func (c *Client) Approvals(ctx context.Context, in ApprovalsQuery) (ApprovalPage, error) {
+	return call[ApprovalPage](ctx, c, "approval.list", in)
+}
+
+// Approval gives one approval.
+func (c *Client) Approval(ctx context.Context, in ApprovalRef) (ApprovalView, error) {
+	return call[ApprovalView](ctx, c, "approval.show", in)
+}
+
+// Decide records the yes or no of a person.
+func (c *Client) Decide(ctx context.Context, in Decide) (ApprovalView, error) {
+	return call[ApprovalView](ctx, c, "approval.decide", in)
+}
+
+// Receipts lists receipts.
+func (c *Client) Receipts(ctx context.Context, in ReceiptsQuery) (ReceiptPage, error) {
+	return call[ReceiptPage](ctx, c, "receipt.list", in)
+}
+
+// RollBack makes the plan that takes a receipt back.
+func (c *Client) RollBack(ctx context.Context, in RollBack) (PlanView, error) {
+	return call[PlanView](ctx, c, "receipt.rollback", in)
 }
 
 // Servers lists the servers.
@@ -188,15 +254,20 @@ func (c *Client) CallTool(ctx context.Context, in CallTool) (ToolResult, error) 
 
 // ServerLogs streams the log of a server.
 func (c *Client) ServerLogs(ctx context.Context, in LogsQuery, emit func(LogLine) error) error {
-	response, err := c.send(ctx, "server.logs", in)
+	return lines(ctx, c, "server.logs", in, emit)
+}
+
+// lines reads the stream of one row.
+func lines[Line any](ctx context.Context, c *Client, name string, in any, emit func(Line) error) error {
+	response, err := c.send(ctx, name, in)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	lines := json.NewDecoder(bufio.NewReader(response.Body))
+	stream := json.NewDecoder(bufio.NewReader(response.Body))
 	for {
 		var line StreamLine
-		if err := lines.Decode(&line); err != nil {
+		if err := stream.Decode(&line); err != nil {
 			if ctx.Err() != nil {
 				return nil // the caller has seen enough
 			}
@@ -209,7 +280,7 @@ func (c *Client) ServerLogs(ctx context.Context, in LogsQuery, emit func(LogLine
 		case line.End:
 			return nil
 		}
-		var out LogLine
+		var out Line
 		if err := json.Unmarshal(line.Line, &out); err != nil {
 			return c.broken(err)
 		}

@@ -1,5 +1,7 @@
 package api
 
+import "mcpx/internal/event"
+
 // Need is the permission that an operation asks for.
 type Need string
 
@@ -8,6 +10,8 @@ const (
 	Read   Need = "read"   // see state
 	Use    Need = "use"    // make a server work: list or call its tools
 	Change Need = "change" // change the catalog or the daemon
+	// Judge is the permission to say yes or no for a person. No token of an agent has it.
+	Judge Need = "approve"
 )
 
 // Op is one row of the table: one operation of the local API.
@@ -34,6 +38,19 @@ var Ops = []Op{
 	{Name: "process.list", Method: "GET", Path: "/v1/processes", Need: Read, In: ProcessQuery{}, Out: ProcessPage{}, Short: "Processes and upstream sessions of all servers"},
 	{Name: "config.discover", Method: "GET", Path: "/v1/config/files", Need: Read, In: ConfigQuery{}, Out: ConfigFiles{}, Short: "Configuration files of the agents of this user"},
 	{Name: "config.inspect", Method: "GET", Path: "/v1/config/entries", Need: Read, In: ConfigQuery{}, Out: ConfigReport{}, Short: "Servers in the configuration of agents, compared with the catalog"},
+	{Name: "agent.list", Method: "GET", Path: "/v1/agents", Need: Read, In: ConfigQuery{}, Out: Agents{}, Short: "Coding agents, their files, and how far mcpx goes with each"},
+	{Name: "agent.set", Method: "POST", Path: "/v1/agents/{agent}", Need: Judge, In: SetAgent{}, Out: Agent{}, Keyed: true, Short: "Say how far mcpx goes with an agent"},
+	{Name: "audit.run", Method: "POST", Path: "/v1/audits", Need: Change, In: RunAudit{}, Out: Audit{}, Keyed: true, Short: "Look at the files of agents and make plans"},
+	{Name: "audit.list", Method: "GET", Path: "/v1/events", Need: Read, In: EventsQuery{}, Out: event.Event{}, Stream: true, Short: "Events of the log"},
+	{Name: "audit.verify", Method: "GET", Path: "/v1/events/verification", Need: Read, In: VerifyEvents{}, Out: Verified{}, Short: "Say whether the log and the backups are whole"},
+	{Name: "plan.list", Method: "GET", Path: "/v1/plans", Need: Read, In: PlansQuery{}, Out: PlanPage{}, Short: "Plans, the newest first"},
+	{Name: "plan.show", Method: "GET", Path: "/v1/plans/{plan}", Need: Read, In: PlanRef{}, Out: PlanView{}, Short: "One plan whole: the diff, the reasons, what comes next"},
+	{Name: "plan.apply", Method: "POST", Path: "/v1/plans/{plan}/apply", Need: Change, In: ApplyPlan{}, Out: PlanOutcome{}, Keyed: true, Short: "Carry a plan out, whole or not at all"},
+	{Name: "approval.list", Method: "GET", Path: "/v1/approvals", Need: Read, In: ApprovalsQuery{}, Out: ApprovalPage{}, Short: "Questions to a person and what became of them"},
+	{Name: "approval.show", Method: "GET", Path: "/v1/approvals/{approval}", Need: Read, In: ApprovalRef{}, Out: ApprovalView{}, Short: "One approval with what it is about"},
+	{Name: "approval.decide", Method: "POST", Path: "/v1/approvals/{approval}/decision", Need: Judge, In: Decide{}, Out: ApprovalView{}, Keyed: true, Short: "Record the yes or no of a person"},
+	{Name: "receipt.list", Method: "GET", Path: "/v1/receipts", Need: Read, In: ReceiptsQuery{}, Out: ReceiptPage{}, Short: "What was applied and rolled back, the newest first"},
+	{Name: "receipt.rollback", Method: "POST", Path: "/v1/receipts/{receipt}/rollback", Need: Change, In: RollBack{}, Out: PlanView{}, Keyed: true, Short: "Make the plan that takes a receipt back"},
 	{Name: "server.list", Method: "GET", Path: "/v1/servers", Need: Read, In: ServersQuery{}, Out: ServerPage{}, Short: "All servers, sorted by name"},
 	{Name: "server.show", Method: "GET", Path: "/v1/servers/{server}", Need: Read, In: ServerRef{}, Out: Server{}, Short: "One server by name or alias"},
 	{Name: "server.add", Method: "POST", Path: "/v1/servers", Need: Change, In: AddServer{}, Out: Server{}, Keyed: true, Short: "Add a server; a name that is taken is a conflict"},

@@ -69,6 +69,9 @@ func (p Paths) Socket() string { return p.socket }
 // Settings is the path of the settings file.
 func (p Paths) Settings() string { return filepath.Join(p.Config, "mcpx.toml") }
 
+// Policy is the path of the file that says what may be applied without a person.
+func (p Paths) Policy() string { return filepath.Join(p.Config, "policy.toml") }
+
 // Lock is the file whose lock is held for the life of a daemon.
 func (p Paths) Lock() string { return filepath.Join(p.State, "lock") }
 

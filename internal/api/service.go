@@ -1,6 +1,10 @@
 package api
 
-import "context"
+import (
+	"context"
+
+	"mcpx/internal/event"
+)
 
 // Service is the local API, one method for each row of Ops. Errors are *fault.Error.
 type Service interface {
@@ -14,6 +18,21 @@ type Service interface {
 
 	ConfigFiles(ctx context.Context, in ConfigQuery) (ConfigFiles, error)
 	InspectConfig(ctx context.Context, in ConfigQuery) (ConfigReport, error)
+
+	Agents(ctx context.Context, in ConfigQuery) (Agents, error)
+	SetAgent(ctx context.Context, in SetAgent) (Agent, error)
+	RunAudit(ctx context.Context, in RunAudit) (Audit, error)
+	// Events gives each event to emit, in order, and returns at the end of the log, or with Follow when ctx ends.
+	Events(ctx context.Context, in EventsQuery, emit func(event.Event) error) error
+	VerifyEvents(ctx context.Context, in VerifyEvents) (Verified, error)
+	Plans(ctx context.Context, in PlansQuery) (PlanPage, error)
+	Plan(ctx context.Context, in PlanRef) (PlanView, error)
+	ApplyPlan(ctx context.Context, in ApplyPlan) (PlanOutcome, error)
+	Approvals(ctx context.Context, in ApprovalsQuery) (ApprovalPage, error)
+	Approval(ctx context.Context, in ApprovalRef) (ApprovalView, error)
+	Decide(ctx context.Context, in Decide) (ApprovalView, error)
+	Receipts(ctx context.Context, in ReceiptsQuery) (ReceiptPage, error)
+	RollBack(ctx context.Context, in RollBack) (PlanView, error)
 
 	Servers(ctx context.Context, in ServersQuery) (ServerPage, error)
 	Server(ctx context.Context, in ServerRef) (Server, error)
@@ -53,6 +72,7 @@ type contextKey int
 const (
 	principalKey contextKey = iota
 	operationKey
+	callerKey
 )
 
 // As returns a context that carries the principal.
@@ -75,4 +95,22 @@ func Under(ctx context.Context, operation string) context.Context {
 func OperationOf(ctx context.Context) string {
 	id, _ := ctx.Value(operationKey).(string)
 	return id
+}
+
+// Caller is the process at the other end of the socket.
+type Caller struct {
+	Pid     int    // by the word of the kernel at the time of connect; 0: not known
+	Client  string // program, as it calls itself
+	Channel string // how it asks; "" is cli
+}
+
+// CalledBy returns a context that carries the caller.
+func CalledBy(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey, c)
+}
+
+// CallerOf gives the caller of a request, the zero Caller when nobody knows.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey).(Caller)
+	return c
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 	"mcpx/internal/gateway"
 )
 
@@ -103,11 +104,14 @@ const (
 
 // Finding is one thing that is wrong, with the next step.
 type Finding struct {
-	Code    string    `json:"code"`
-	Subject string    `json:"subject"`        // name of the server, or "daemon"
-	Since   time.Time `json:"since,omitzero"` // zero: not known
-	Text    string    `json:"text"`
-	Hint    string    `json:"hint,omitempty"`
+	Code     string          `json:"code"`
+	Severity converge.Weight `json:"severity"`       // blocker, warning or notice; only a blocker makes the state degraded
+	Subject  string          `json:"subject"`        // name of the server, "daemon", or AGENT:ENTRY
+	Path     string          `json:"path,omitempty"` // of the file that it is about
+	Since    time.Time       `json:"since,omitzero"` // zero: not known
+	Text     string          `json:"text"`
+	Hint     string          `json:"hint,omitempty"`
+	Command  string          `json:"command,omitempty"` // that comes next
 }
 
 // ServersQuery selects servers.

@@ -29,6 +29,7 @@ func Main(args []string) int {
 		asks:  process.IsTerminal(os.Stdin) && process.IsTerminal(os.Stderr),
 		logs:  process.IsTerminal(os.Stderr),
 		color: process.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		tty:   controllingTerminal, ttyColor: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

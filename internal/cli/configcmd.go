@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -67,6 +68,15 @@ var configInspect = Command{
 		}
 		return e.Show(report, func(w io.Writer) { e.printReport(w, report) })
 	},
+}
+
+// wholePath is a path as the daemon needs it.
+func wholePath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fault.New(fault.Invalid, "usage").Saying("%s is no path", path).Because(err).Hinting("give an absolute path")
+	}
+	return abs, nil
 }
 
 // configQuery asks about the files that the agents would read if they were started where this command was.

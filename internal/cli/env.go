@@ -28,6 +28,9 @@ type Env struct {
 	color bool // Out is a terminal and NO_COLOR is not set
 	logs  bool // Err is a terminal: logs are text, not JSON
 
+	tty      func() (io.ReadWriteCloser, error) // opens the controlling terminal
+	ttyColor bool                               // colours are wanted there
+
 	successor bool // this process took over from the daemon that started it: nobody waits for its end
 	json      bool
 }

@@ -41,7 +41,7 @@ func TestUnknownWords(t *testing.T) {
 		"help sevrer":              "did you mean `mcpx server`?",
 		"help server lsit":         "did you mean `mcpx server list`?",
 		"add x -- y":               "did you mean `mcpx server add`?",
-		"list":                     "did you mean `mcpx server list` or `mcpx catalog list`?",
+		"list":                     "did you mean `mcpx server list`",
 		"tools x":                  "did you mean `mcpx server tools`?",
 		"logs x":                   "did you mean `mcpx server logs`?",
 		"call x y":                 "did you mean `mcpx server call`?",

@@ -11,6 +11,8 @@ var noCommand = map[string]string{
 	"catalog.link":   "mcpx catalog review --link",
 	"catalog.tools":  "mcpx catalog review --tools",
 	"catalog.accept": "mcpx catalog review --tools",
+	"agent.set":      "`mcpx agents discover` sets the level with its flags",
+	"receipt.list":   "`mcpx rollback` without a receipt lists them",
 }
 
 func TestEveryOpHasACommand(t *testing.T) {

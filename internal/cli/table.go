@@ -3,8 +3,12 @@ package cli
 // groups are the words that only have commands below them.
 var groups = []Group{
 	{Path: "catalog", Short: "Decide which servers there are: review, import, export"},
+	{Path: "agents", Short: "See your coding agents, and say which of them mcpx manages"},
+	{Path: "approval", Short: "Say yes or no to what mcpx proposes"},
+	{Path: "audit", Short: "Look at the agents' configuration, and at what happened to it"},
 	{Path: "config", Short: "See what the agents are configured with"},
 	{Path: "daemon", Short: "Start, stop, restart, upgrade and look at the daemon"},
+	{Path: "plan", Short: "See what mcpx proposes"},
 	{Path: "server", Short: "Add, change and use MCP servers"},
 }
 
@@ -16,6 +20,11 @@ func commands() []Command {
 		status, health, ps,
 		configDiscover, configInspect,
 		catalogList, catalogSearch, catalogCandidates, catalogReview, catalogImport, catalogExport,
+		agentsDiscover,
+		auditRun, auditList, auditVerify, auditExport,
+		planList, planShow,
+		approvalList, approvalShow, approvalApprove, approvalDeny,
+		apply, rollback,
 		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
 		serverLogs, serverTools, serverCall, serverImport,
 		demoServer, version,

@@ -49,6 +49,22 @@ type Config struct {
 	Observe func(ctx context.Context, look converge.Look) (converge.Observation, error)
 	// Spell writes entries as a file of an agent. Dropped leads from the name of a server to what the agent cannot be told.
 	Spell func(agent string, forms []converge.Form) (document []byte, format string, dropped map[string]string, err error)
+	// Target reads and writes them, inside of a plan only.
+	Target converge.Target
+	// Look is where the daemon itself looks for the files of agents.
+	Look func() converge.Look
+	// Agents are the coding agents that are known, with their programs on this machine; ParseAgent reads a name of one.
+	Agents     func() []api.Agent
+	ParseAgent func(name string) (string, error)
+	// Person says at which terminal the process is, or why its word does not count as that of a person.
+	Person func(pid int) (terminal string, err error)
+	// CheckBackup compares a backup with what its receipt says of it.
+	CheckBackup func(receipt string, f converge.Written) error
+	// Policy is what config/policy.toml says now; TokenOnly whether the loopback listener asks everybody for a token.
+	Policy    func() converge.Policy
+	TokenOnly func() bool
+	// Adapter is the version of the code that reads and writes the files; Program the path of mcpx.
+	Adapter, Program string
 	// Resident is the memory of a process in bytes, 0 when the system does not tell.
 	Resident func(pid int) int64
 	Daemon   api.Daemon
@@ -70,6 +86,16 @@ type Control struct {
 	cfg     Config
 	overlay map[string]catalog.Server // what is left of Config.Overlay, by name; set by Load
 
+	// files is held while files of agents are looked at for plans and while they are written: one audit, apply or rollback
+	// at a time. It ranks above change.
+	files sync.Mutex
+
+	grown bell // rings when the log has grown
+
+	seeing  sync.Mutex      // guards seen and audited
+	seen    *converge.World // files and findings of the last audit; nil: this daemon has made none
+	audited time.Time       // when everything was looked at
+
 	// change is held over commit and Apply, so that the gateway sees the changes in the order of their commits. It
 	// ranks above every lock of the gateway.
 	change sync.Mutex
@@ -89,6 +115,16 @@ func New(c Config) (*Control, error) {
 		{"Reach", c.Reach == nil},
 		{"Observe", c.Observe == nil},
 		{"Spell", c.Spell == nil},
+		{"Target", c.Target == nil},
+		{"Look", c.Look == nil},
+		{"Agents", c.Agents == nil},
+		{"ParseAgent", c.ParseAgent == nil},
+		{"Person", c.Person == nil},
+		{"CheckBackup", c.CheckBackup == nil},
+		{"Policy", c.Policy == nil},
+		{"TokenOnly", c.TokenOnly == nil},
+		{"Adapter", c.Adapter == ""},
+		{"Program", c.Program == ""},
 		{"Resident", c.Resident == nil},
 		{"Stop", c.Stop == nil},
 		{"Restart", c.Restart == nil},
@@ -209,7 +245,7 @@ func (c *Control) entries(ctx context.Context) ([]catalog.Server, error) {
 func (c *Control) mutate(ctx context.Context, fn func(ctx context.Context, tx store.Tx) error) error {
 	c.change.Lock()
 	defer c.change.Unlock()
-	if err := c.cfg.DB.Change(ctx, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
+	if err := c.write(ctx, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
 		return err
 	}
 	// The change is durable: the caller may leave, the routes must follow.

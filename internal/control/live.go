@@ -9,6 +9,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 )
@@ -55,8 +56,12 @@ func (c *Control) Status(ctx context.Context, _ api.None) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
+	health, err := c.withGoverned(ctx, healthOf(servers))
+	if err != nil {
+		return api.Status{}, err
+	}
 	out := api.Status{
-		Daemon: c.cfg.Daemon, Health: healthOf(servers), Counters: c.cfg.Gateway.Counters(),
+		Daemon: c.cfg.Daemon, Health: health, Counters: c.cfg.Gateway.Counters(),
 		Resident: c.cfg.Resident(c.cfg.Daemon.Pid), Goroutines: runtime.NumGoroutine(),
 	}
 	for _, s := range servers {
@@ -81,7 +86,10 @@ func (c *Control) Health(ctx context.Context, _ api.None) (api.Health, error) {
 		return api.Health{}, err
 	}
 	servers, err := c.views(ctx)
-	return healthOf(servers), err
+	if err != nil {
+		return api.Health{}, err
+	}
+	return c.withGoverned(ctx, healthOf(servers))
 }
 
 // Live is the health for the loopback listener, which shows one word of it. A catalog that cannot be read is not ok.
@@ -109,7 +117,7 @@ func healthOf(servers []api.Server) api.Health {
 			code = "server-crash-loop"
 		}
 		finding := api.Finding{
-			Code: code, Subject: s.Name, Since: s.Status.ErrorAt, Text: s.Status.LastError,
+			Code: code, Severity: converge.WeightBlocker, Subject: s.Name, Since: s.Status.ErrorAt, Text: s.Status.LastError,
 			Hint: fmt.Sprintf("see `mcpx server logs %s`; try again at once with `mcpx server restart %s`", s.Name, s.Name),
 		}
 		if s.Status.State == gateway.Wedged {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 
 	"mcpx/internal/api"
@@ -11,12 +12,14 @@ import (
 
 // tell writes an event about a change in its transaction. The body is redacted by the caller; nil is none.
 func (c *Control) tell(ctx context.Context, tx store.Tx, kind event.Kind, refs event.Refs, summary string, body any) error {
-	d := event.Draft{At: c.cfg.Now(), Kind: kind, Actor: actorOf(ctx), Refs: refs, Summary: summary}
-	if operation := api.OperationOf(ctx); operation != "" {
-		d.Refs = event.Refs{event.RefOperation: operation}
-		for name, value := range refs {
+	d := event.Draft{At: c.cfg.Now(), Kind: kind, Actor: actorOf(ctx), Refs: event.Refs{}, Summary: summary}
+	for name, value := range refs {
+		if value != "" {
 			d.Refs[name] = value
 		}
+	}
+	if operation := api.OperationOf(ctx); operation != "" {
+		d.Refs[event.RefOperation] = operation
 	}
 	if body != nil {
 		raw, err := api.Marshal(body)
@@ -29,10 +32,32 @@ func (c *Control) tell(ctx context.Context, tx store.Tx, kind event.Kind, refs e
 	return err
 }
 
+// write is one change of state. Whoever follows the log is woken.
+func (c *Control) write(ctx context.Context, fn func(tx store.Tx) error) error {
+	err := c.cfg.DB.Change(ctx, fn)
+	if err == nil {
+		c.grown.ring()
+	}
+	return err
+}
+
 // actorOf is who made a change: the caller that the edge has proved, or mcpx by itself.
 func actorOf(ctx context.Context) event.Actor {
-	if p, ok := api.PrincipalOf(ctx); ok {
-		return event.Actor{Principal: p.Name, Channel: "cli"}
+	p, proved := api.PrincipalOf(ctx)
+	if !proved {
+		return event.Actor{Principal: api.Owner.Name, Channel: "loop"}
 	}
-	return event.Actor{Principal: api.Owner.Name, Channel: "loop"}
+	caller := api.CallerOf(ctx)
+	return event.Actor{Principal: p.Name, Client: caller.Client, Channel: cmp.Or(caller.Channel, "cli")}
+}
+
+// refusal is the body of an event about something that was not done.
+type refusal struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func refusalOf(err error) refusal {
+	f := fault.From(err)
+	return refusal{f.Code, f.Message}
 }

@@ -19,7 +19,9 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/atomicfile"
+	"mcpx/internal/clientfile"
 	"mcpx/internal/control"
+	"mcpx/internal/converge"
 	"mcpx/internal/crash"
 	"mcpx/internal/gateway"
 	"mcpx/internal/httpedge"
@@ -54,8 +56,9 @@ type Config struct {
 type Daemon struct {
 	cfg      Config
 	log      *slog.Logger
-	reloads  sync.Mutex // guards settings after the start
+	reloads  sync.Mutex // guards settings and policy after the start
 	settings Settings
+	policy   converge.Policy
 	orphans  func(time.Duration) // tells new supervisors how long to wait for a daemon
 	about    api.Daemon
 
@@ -143,6 +146,9 @@ func (d *Daemon) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if d.policy, err = LoadPolicy(c.Paths.Policy()); err != nil {
+		return err
+	}
 	if c.Take != nil {
 		d.tcp, d.unix = c.Take.TCP, c.Take.Unix
 	} else if d.tcp, err = listenLoopback(d.settings.ListenerAddress); err != nil {
@@ -196,8 +202,14 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	if d.gateway, err = d.newGateway(epoch, tails); err != nil {
 		return err
 	}
+	files, err := d.newFiles()
+	if err != nil {
+		return err
+	}
 	d.control, err = control.New(control.Config{
-		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Spell: spell, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
+		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
+		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Adapter: clientfile.AdapterVersion, Program: c.Exe,
+		Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})
 	if err != nil {
@@ -208,6 +220,11 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		return err
 	}
 	crash.Point("daemon.catalog-loaded")
+	// Before anybody can ask for the next change: an apply that was cut off is finished or undone.
+	if err := d.control.RecoverApplies(ctx); err != nil {
+		return err
+	}
+	crash.Point("daemon.applies-recovered")
 	if err := d.gateway.Restore(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelError, "not everything of an earlier daemon goes on", slog.Any(key.Cause, err))
 	}
@@ -237,7 +254,7 @@ func (d *Daemon) buildEdges() error {
 		return err
 	}
 	d.local, err = localapi.New(localapi.Config{
-		Service: d.control, SameUser: sameUser, Routes: front, ConnContext: httpedge.ConnContext, Log: log,
+		Service: d.control, SameUser: sameUser, Routes: front, ConnContext: identifyCaller, Log: log,
 		Gate: d.gate.Local, ConnState: d.gate.ConnState,
 	})
 	return err
@@ -246,6 +263,19 @@ func (d *Daemon) buildEdges() error {
 // admission is whom the loopback listener lets in, by the settings.
 func (d *Daemon) admission() httpedge.Admission {
 	return httpedge.Admission{Hosts: d.settings.AllowedHosts, TokenOnly: d.settings.LoopbackAuth == AuthToken}
+}
+
+// policyNow is the policy in force; tokenOnly says whether the loopback listener asks everybody for a token.
+func (d *Daemon) policyNow() converge.Policy {
+	d.reloads.Lock()
+	defer d.reloads.Unlock()
+	return d.policy
+}
+
+func (d *Daemon) tokenOnly() bool {
+	d.reloads.Lock()
+	defer d.reloads.Unlock()
+	return d.settings.LoopbackAuth == AuthToken
 }
 
 // live is the health of the daemon that serves now.
@@ -309,20 +339,34 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	if err != nil {
 		return api.Reloaded{}, err
 	}
-	d.reloads.Lock()
-	defer d.reloads.Unlock()
-	var out api.Reloaded
-	out.Applied, out.NeedsRestart = d.settings.Changed(next)
-	d.settings.take(next, out.Applied)
-	d.front.Admit(d.admission())
-	if d.orphans != nil {
-		d.orphans(d.settings.OrphanTTL)
+	policy, err := LoadPolicy(d.cfg.Paths.Policy())
+	if err != nil {
+		return api.Reloaded{}, err
 	}
+	out := d.take(next, policy)
 	if err := d.control.Reapply(ctx); err != nil {
 		return api.Reloaded{}, err
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "settings reloaded", slog.Any(key.Applied, out.Applied), slog.Any(key.NeedsRestart, out.NeedsRestart))
 	return out, nil
+}
+
+// take puts what can change without a restart in force.
+func (d *Daemon) take(next Settings, policy converge.Policy) api.Reloaded {
+	d.reloads.Lock()
+	defer d.reloads.Unlock()
+	var out api.Reloaded
+	out.Applied, out.NeedsRestart = d.settings.Changed(next)
+	d.settings.take(next, out.Applied)
+	if policy.Digest() != d.policy.Digest() {
+		out.Applied = append(out.Applied, "policy")
+	}
+	d.policy = policy
+	d.front.Admit(d.admission())
+	if d.orphans != nil {
+		d.orphans(d.settings.OrphanTTL)
+	}
+	return out
 }
 
 // Stop ends the daemon in order: nothing new gets in, calls get their answers, children are left to their supervisors

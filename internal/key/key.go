@@ -18,8 +18,10 @@ const (
 	Orphans   = "orphans_killed" // true: a process group outlived its supervisor
 	Path      = "path"
 	Pid       = "pid"
+	Receipt   = "receipt"
 	Server    = "server"
 	Shim      = "shim"
+	State     = "state"
 	Took      = "took" // duration
 	Version   = "version"
 	Component = "component"

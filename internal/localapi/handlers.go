@@ -42,6 +42,19 @@ var handlers = map[string]handler{
 	"server.logs":        stream(api.Service.ServerLogs),
 	"server.tools":       outside(api.Service.ServerTools),
 	"server.call":        outside(api.Service.CallTool),
+	"agent.list":         unary(api.Service.Agents),
+	"agent.set":          unary(api.Service.SetAgent),
+	"audit.run":          unary(api.Service.RunAudit),
+	"audit.list":         stream(api.Service.Events),
+	"audit.verify":       unary(api.Service.VerifyEvents),
+	"plan.list":          unary(api.Service.Plans),
+	"plan.show":          unary(api.Service.Plan),
+	"plan.apply":         unary(api.Service.ApplyPlan),
+	"approval.list":      unary(api.Service.Approvals),
+	"approval.show":      unary(api.Service.Approval),
+	"approval.decide":    unary(api.Service.Decide),
+	"receipt.list":       unary(api.Service.Receipts),
+	"receipt.rollback":   unary(api.Service.RollBack),
 }
 
 // unary is the handler of an operation with one answer.

@@ -348,6 +348,9 @@ func TestTable(t *testing.T) {
 	methods := map[string]string{
 		"daemon.status": "DaemonStatus", "daemon.stop": "DaemonStop", "daemon.restart": "DaemonRestart", "daemon.reload": "DaemonReload", "status.show": "Status", "health.show": "Health", "process.list": "Processes",
 		"config.discover": "ConfigFiles", "config.inspect": "InspectConfig",
+		"agent.list": "Agents", "agent.set": "SetAgent", "audit.run": "RunAudit", "audit.list": "Events", "audit.verify": "VerifyEvents",
+		"plan.list": "Plans", "plan.show": "Plan", "plan.apply": "ApplyPlan", "approval.list": "Approvals", "approval.show": "Approval", "approval.decide": "Decide",
+		"receipt.list": "Receipts", "receipt.rollback": "RollBack",
 		"server.list": "Servers", "server.show": "Server", "server.add": "AddServer", "server.edit": "EditServer", "server.remove": "RemoveServer",
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
 		"catalog.list": "Catalog", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",
@@ -374,7 +377,7 @@ func TestTable(t *testing.T) {
 		if out != reflect.TypeOf(op.Out) {
 			t.Errorf("%s gives %v, the row says %T", op.Name, out, op.Out)
 		}
-		if changes := op.Need == api.Change; changes != op.Keyed && op.Name != "server.call" || (op.Method == http.MethodGet) == op.Keyed {
+		if changes := op.Need == api.Change || op.Need == api.Judge; changes != op.Keyed && op.Name != "server.call" || (op.Method == http.MethodGet) == op.Keyed {
 			t.Errorf("%s: method %s, need %s, keyed %v do not fit", op.Name, op.Method, op.Need, op.Keyed)
 		}
 	}

@@ -1,0 +1,389 @@
+package control
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/approval"
+	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
+	"mcpx/internal/fault"
+	"mcpx/internal/store"
+)
+
+// recentReceipts is how far back the loop guard looks (governance.md section 5.1).
+const recentReceipts = 24 * time.Hour
+
+// RunAudit looks at the files of agents, keeps what was seen, and makes plans.
+func (c *Control) RunAudit(ctx context.Context, in api.RunAudit) (api.Audit, error) {
+	if err := c.allow(ctx, "audit.run"); err != nil {
+		return api.Audit{}, err
+	}
+	c.files.Lock()
+	defer c.files.Unlock()
+	out, err := c.auditLocked(ctx, in)
+	out.Operation = api.OperationOf(ctx)
+	return out, err
+}
+
+// known is what the store knows when an audit begins.
+type known struct {
+	servers    []catalog.Server
+	candidates []catalog.Candidate
+	links      map[string]string
+	agents     []converge.AgentRecord
+	records    []converge.FileRecord
+	open       []converge.Plan // ready, errored and applying
+	asked      []approval.Approval
+	receipts   []converge.Receipt // the recent ones
+	pinned     map[string]bool
+}
+
+// auditLocked is one audit; the caller holds files.
+func (c *Control) auditLocked(ctx context.Context, in api.RunAudit) (api.Audit, error) {
+	var k known
+	if err := c.cfg.DB.View(ctx, func(r store.Reader) error { return c.learn(ctx, r, &k) }); err != nil {
+		return api.Audit{}, err
+	}
+	look := c.lookOf(in.Agent, in.Home, in.Project, in.Moved)
+	look.Names = namesOf(k.servers)
+	seen, err := c.cfg.Observe(ctx, look)
+	if err != nil {
+		return api.Audit{}, err
+	}
+	if in.Agent != "" && len(seen.Files) > 0 {
+		in.Agent = seen.Files[0].Agent // as the observer spells it
+	}
+	findings := converge.ClassifyLinked(seen.Entries, k.servers, k.links)
+	out := api.Audit{
+		Files:   slices.DeleteFunc(slices.Clone(seen.Files), func(f converge.File) bool { return f.State == converge.FileAbsent }),
+		Entries: findings, Counts: map[converge.Class]int{}, Revision: catalog.Revision(k.servers), Plans: []api.PlanRow{},
+	}
+	for _, f := range findings {
+		out.Counts[f.Class]++
+	}
+	// What is new has to be a candidate before plans are made: those of its promotion name it.
+	if err := c.counted(ctx, &out, func(tx store.Tx) error { return c.stage(ctx, tx, &k, seen, findings) }); err != nil {
+		return api.Audit{}, err
+	}
+	w := c.world(in, look, k, seen, findings)
+	var made []converge.Plan
+	if !in.NoPlan {
+		if made, err = c.drafted(ctx, w); err != nil {
+			return api.Audit{}, err
+		}
+		made = slices.DeleteFunc(made, func(p converge.Plan) bool { return in.Path != "" && !touches(p, in.Path) })
+	}
+	err = c.counted(ctx, &out, func(tx store.Tx) error {
+		if err := c.keep(ctx, tx, w); err != nil || in.NoPlan {
+			return err
+		}
+		return c.settle(ctx, tx, in, w, made, &out)
+	})
+	if err != nil {
+		return api.Audit{}, err
+	}
+	c.remember(w, in.Agent == "")
+	out.Observed = unmanaged(k, in, findings)
+	out.Next = nextOfAudit(out)
+	return out, nil
+}
+
+// counted is one change with the number of its events.
+func (c *Control) counted(ctx context.Context, out *api.Audit, fn func(tx store.Tx) error) error {
+	return c.write(ctx, func(tx store.Tx) error {
+		before, err := tx.EventHead(ctx)
+		if err != nil {
+			return err
+		}
+		if err := fn(tx); err != nil {
+			return err
+		}
+		after, err := tx.EventHead(ctx)
+		out.Events += int(after.Seq - before.Seq)
+		return err
+	})
+}
+
+// stage makes candidates of what the catalog does not have.
+func (c *Control) stage(ctx context.Context, tx store.Tx, k *known, seen converge.Observation, findings []converge.Finding) error {
+	looked := map[place]bool{}
+	for _, f := range seen.Files {
+		looked[place{f.Agent, f.Path}] = f.State == converge.FileReadable || f.State == converge.FileAbsent
+	}
+	if _, err := c.StageCandidates(ctx, tx, findings, func(agent, file string) bool { return looked[place{agent, file}] }); err != nil {
+		return err
+	}
+	var err error
+	k.candidates, err = catalog.AllCandidates(ctx, tx)
+	return err
+}
+
+// lookOf fills in where the daemon itself would look, so that a plan says where its files are, whoever applies it.
+func (c *Control) lookOf(agent, home, project string, moved []string) converge.Look {
+	look := converge.Look{Agent: agent, Home: home, Project: project, Moved: moved}
+	if home == "" {
+		own := c.cfg.Look()
+		look.Home, look.Moved = own.Home, append(own.Moved, moved...)
+	}
+	return look
+}
+
+// learn reads what an audit has to know.
+func (c *Control) learn(ctx context.Context, r store.Reader, k *known) error {
+	var err error
+	if k.servers, err = catalog.All(ctx, r); err != nil {
+		return err
+	}
+	if k.links, err = linked(ctx, r); err != nil {
+		return err
+	}
+	if k.agents, err = r.AgentRecords(ctx); err != nil {
+		return err
+	}
+	if k.records, err = r.FileRecords(ctx, converge.ListFileRecords{}); err != nil {
+		return err
+	}
+	for _, state := range openStates {
+		plans, err := plansOf(ctx, r, converge.ListPlans{State: state})
+		if err != nil {
+			return err
+		}
+		k.open = append(k.open, plans...)
+	}
+	for _, state := range []approval.State{approval.Pending, approval.Approved} {
+		all, err := approvalsOf(ctx, r, approval.ListApprovals{State: state})
+		if err != nil {
+			return err
+		}
+		k.asked = append(k.asked, all...)
+	}
+	if k.pinned, err = pinned(ctx, r, k.servers); err != nil {
+		return err
+	}
+	k.receipts, err = receiptsSince(ctx, r, c.cfg.Now().Add(-recentReceipts))
+	return err
+}
+
+// pinned names the servers whose tools are all as a person agreed to, or that nobody compares.
+func pinned(ctx context.Context, r catalog.PinReader, servers []catalog.Server) (map[string]bool, error) {
+	all, err := r.AllPins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	agreed := map[string]bool{}
+	for _, p := range all {
+		agreed[p.Server] = !p.Wanted && len(p.Held) == 0
+	}
+	out := map[string]bool{}
+	for _, s := range servers {
+		out[s.Name] = agreed[s.ID] || s.PinMode() == catalog.PinsOff
+	}
+	return out, nil
+}
+
+// openStates are those of plans that wait for something.
+var openStates = []converge.PlanState{converge.PlanReady, converge.PlanErrored, converge.PlanApplying}
+
+func isOpen(p converge.Plan) bool { return slices.Contains(openStates, p.State) }
+
+// plansOf reads every plan that fits, the newest first.
+func plansOf(ctx context.Context, r converge.Reader, p converge.ListPlans) ([]converge.Plan, error) {
+	var all []converge.Plan
+	for {
+		page, err := r.Plans(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < p.PageLimit() {
+			return all, nil
+		}
+		p.Before = page[len(page)-1].ID
+	}
+}
+
+// approvalsOf reads every approval that fits, in order.
+func approvalsOf(ctx context.Context, r approval.Reader, p approval.ListApprovals) ([]approval.Approval, error) {
+	var all []approval.Approval
+	for {
+		page, err := r.Approvals(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < p.PageLimit() {
+			return all, nil
+		}
+		p.After = page[len(page)-1].ID
+	}
+}
+
+// receiptsSince reads the receipts that began after a moment, the newest first.
+func receiptsSince(ctx context.Context, r converge.Reader, since time.Time) ([]converge.Receipt, error) {
+	var all []converge.Receipt
+	var p converge.ListReceipts
+	for {
+		page, err := r.Receipts(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range page {
+			if one.Started.Before(since) {
+				return all, nil
+			}
+			all = append(all, one)
+		}
+		if len(page) < p.PageLimit() {
+			return all, nil
+		}
+		p.Before = page[len(page)-1].ID
+	}
+}
+
+func namesOf(servers []catalog.Server) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range servers {
+		names[s.Name] = false
+		for _, alias := range s.Aliases {
+			names[alias] = true
+		}
+	}
+	return names
+}
+
+// world is everything that decides what is planned.
+func (c *Control) world(in api.RunAudit, look converge.Look, k known, seen converge.Observation, findings []converge.Finding) converge.World {
+	look.Names = nil // those of the revision
+	w := converge.World{
+		Files: seen.Files, Findings: findings, Servers: k.servers, Revision: catalog.Revision(k.servers), Agents: k.agents,
+		Policy: c.cfg.Policy(), Adapter: c.cfg.Adapter, Port: c.port(), Token: c.cfg.TokenOnly(), Program: c.cfg.Program, Look: look,
+		Staged: converge.StagedFrom(k.candidates), Pinned: k.pinned, Waiting: map[string]bool{},
+		Receipts: k.receipts, Records: k.records, Now: c.cfg.Now(),
+	}
+	if in.Agent != "" {
+		w.Asked.Agents = []string{in.Agent}
+	}
+	asked := map[string]bool{}
+	for _, a := range k.asked {
+		asked[a.About] = true
+	}
+	for _, p := range k.open {
+		// What was asked for once goes on to be asked for while its plans are open: they are made anew when a file changes.
+		if p.Agent != "" && !slices.Contains(w.Asked.Agents, p.Agent) {
+			w.Asked.Agents = append(w.Asked.Agents, p.Agent)
+		}
+		for _, change := range p.Changes {
+			if asked[p.ID] {
+				w.Waiting[change.Real] = true
+			}
+		}
+	}
+	slices.Sort(w.Asked.Agents)
+	return w
+}
+
+// port is that of the listener; "" when it has none.
+func (c *Control) port() string {
+	_, port, err := net.SplitHostPort(c.cfg.Daemon.Listener)
+	if err != nil {
+		return ""
+	}
+	return port
+}
+
+// drafted makes the plans of a world. A proposal that cannot be drafted becomes a plan that is not offered and says why.
+func (c *Control) drafted(ctx context.Context, w converge.World) ([]converge.Plan, error) {
+	var plans []converge.Plan
+	for _, p := range converge.Propose(w) {
+		plan, differs, err := c.sealed(ctx, w, p)
+		if err != nil {
+			return nil, err
+		}
+		if differs {
+			plans = append(plans, plan)
+		}
+	}
+	return plans, nil
+}
+
+// sealed drafts one proposal and makes it a plan. False: the files are as they should be already.
+func (c *Control) sealed(ctx context.Context, w converge.World, p converge.Proposal) (converge.Plan, bool, error) {
+	w.Look = narrowed(w, p)
+	var changes []converge.Change
+	var problems []converge.Problem
+	for _, d := range p.Files {
+		change, err := c.cfg.Target.Draft(ctx, w.Look, d)
+		switch {
+		case err == nil:
+			changes = append(changes, change)
+		case ctx.Err() != nil:
+			return converge.Plan{}, false, err
+		default:
+			f := fault.From(err)
+			problems = append(problems, converge.Problem{Code: f.Code, Text: f.Message})
+		}
+	}
+	plan, differs := converge.Seal(p, changes, problems, w)
+	return plan, differs, nil
+}
+
+// narrowed leaves the project out of the look of a plan that has nothing to do with it: the plan is the same one wherever
+// somebody was when it was made.
+func narrowed(w converge.World, p converge.Proposal) converge.Look {
+	look := w.Look
+	for _, d := range p.Files {
+		for _, f := range w.Files {
+			if f.Agent == d.Agent && f.Path == d.Path && f.Scope != scopeUser {
+				return look
+			}
+		}
+		if slices.ContainsFunc(d.Steps, func(s converge.Step) bool { return s.Project != "" }) {
+			return look
+		}
+	}
+	look.Project = ""
+	return look
+}
+
+// scopeUser is the scope of files that count for one user everywhere, as package clientfile spells it.
+const scopeUser = "user"
+
+func touches(p converge.Plan, path string) bool {
+	return slices.ContainsFunc(p.Changes, func(ch converge.Change) bool { return ch.Path == path || ch.Real == path })
+}
+
+// unmanaged lists the agents with entries that go around mcpx for which nothing was planned.
+func unmanaged(k known, in api.RunAudit, findings []converge.Finding) []string {
+	levels := map[string]converge.Level{}
+	for _, a := range k.agents {
+		levels[a.Agent] = a.Level
+	}
+	var agents []string
+	for _, f := range findings {
+		idle := levels[f.Agent] == "" || levels[f.Agent] == converge.LevelObserved
+		if idle && in.Agent == "" && f.Class == converge.Bypass && !slices.Contains(agents, f.Agent) {
+			agents = append(agents, f.Agent)
+		}
+	}
+	return agents
+}
+
+// nextOfAudit are the commands that follow.
+func nextOfAudit(out api.Audit) []string {
+	for _, p := range out.Plans {
+		if p.State == converge.PlanReady {
+			return []string{"mcpx plan show " + p.ID}
+		}
+	}
+	if len(out.Plans) > 0 {
+		return []string{"mcpx plan show " + out.Plans[0].ID}
+	}
+	if len(out.Observed) > 0 {
+		return []string{"mcpx agents discover --manage " + out.Observed[0], "mcpx audit run --agent " + out.Observed[0]}
+	}
+	return []string{"mcpx config inspect"}
+}

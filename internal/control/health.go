@@ -1,0 +1,113 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"mcpx/internal/api"
+	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
+	"mcpx/internal/store"
+)
+
+// remember keeps what an audit saw: the health is told from it without looking at files again. One that looked at a part
+// only replaces that part.
+func (c *Control) remember(w converge.World, whole bool) {
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	if !whole && c.seen != nil {
+		looked := map[string]bool{}
+		for _, f := range w.Files {
+			looked[f.Agent] = true
+		}
+		old := slices.DeleteFunc(slices.Clone(c.seen.Files), func(f converge.File) bool { return looked[f.Agent] })
+		w.Files = append(old, w.Files...)
+		kept := slices.DeleteFunc(slices.Clone(c.seen.Findings), func(f converge.Finding) bool { return looked[f.Agent] })
+		w.Findings = append(kept, w.Findings...)
+	}
+	if whole {
+		c.audited = w.Now
+	} else if c.seen == nil {
+		return // the rest is not known
+	}
+	c.seen = &converge.World{Files: w.Files, Findings: w.Findings, Look: w.Look}
+}
+
+// governed tells what is wrong with the agents' configuration: what the last audit saw, judged by the catalog as it is
+// now. Before the first audit of this daemon it is what was stored.
+func (c *Control) governed(ctx context.Context) ([]converge.Trouble, error) {
+	var w converge.World
+	var v converge.Vitals
+	var records []converge.FileRecord
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		var err error
+		if w.Servers, err = catalog.All(ctx, r); err != nil {
+			return err
+		}
+		if w.Agents, err = r.AgentRecords(ctx); err != nil {
+			return err
+		}
+		if records, err = r.FileRecords(ctx, converge.ListFileRecords{}); err != nil {
+			return err
+		}
+		candidates, err := catalog.AllCandidates(ctx, r)
+		if err != nil {
+			return err
+		}
+		w.Staged = converge.StagedFrom(candidates)
+		v.Plans, err = plansOf(ctx, r, converge.ListPlans{State: converge.PlanReady})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.Revision, w.Policy, w.Adapter, w.Port, w.Token, w.Program = catalog.Revision(w.Servers), c.cfg.Policy(), c.cfg.Adapter, c.port(), c.cfg.TokenOnly(), c.cfg.Program
+	w.Records, w.Now = records, c.cfg.Now()
+	c.seeing.Lock()
+	seen, audited := c.seen, c.audited
+	c.seeing.Unlock()
+	var entries []converge.Entry
+	switch {
+	case seen != nil:
+		w.Files, w.Look = seen.Files, seen.Look
+		for _, f := range seen.Findings {
+			entries = append(entries, f.Entry)
+		}
+	default:
+		for _, r := range records {
+			w.Files = append(w.Files, r.File)
+			entries = append(entries, r.Entries...)
+		}
+	}
+	w.Findings = converge.Classify(entries, w.Servers)
+	if v.Audited = audited; v.Audited.IsZero() && len(records) > 0 {
+		v.Audited = c.cfg.Daemon.Started // an earlier daemon looked; this one has until tomorrow
+	}
+	all := converge.Findings(w, v)
+	if !slices.ContainsFunc(w.Agents, func(a converge.AgentRecord) bool { return a.Level != "" && a.Level != converge.LevelObserved }) {
+		for i := range all {
+			if all[i].Code == "never-audited" || all[i].Code == "audit-stale" { // nobody has asked mcpx to look after an agent
+				all[i].Severity = converge.WeightNotice
+			}
+		}
+	}
+	return all, nil
+}
+
+// withGoverned adds what is wrong with the agents' configuration to the health of the servers. Only a blocker makes it
+// degraded.
+func (c *Control) withGoverned(ctx context.Context, h api.Health) (api.Health, error) {
+	all, err := c.governed(ctx)
+	if err != nil {
+		return h, err
+	}
+	for _, t := range all {
+		if t.Severity == converge.WeightBlocker {
+			h.State = api.HealthDegraded
+		}
+		h.Findings = append(h.Findings, api.Finding{
+			Code: t.Code, Severity: t.Severity, Subject: t.Subject, Path: t.Path, Since: t.Since, Text: t.Text, Hint: t.Hint, Command: t.Command,
+		})
+	}
+	return h, nil
+}

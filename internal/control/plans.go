@@ -1,0 +1,514 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"mcpx/internal/api"
+	"mcpx/internal/approval"
+	"mcpx/internal/converge"
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+	"mcpx/internal/store"
+)
+
+// settle makes the stored plans those that fit what was seen: new ones are stored and asked about, those that fit no
+// more count no more, and so do the questions about them.
+func (c *Control) settle(ctx context.Context, tx store.Tx, in api.RunAudit, w converge.World, made []converge.Plan, out *api.Audit) error {
+	if err := c.expire(ctx, tx); err != nil {
+		return err
+	}
+	stored, err := storedPlans(ctx, tx, made)
+	if err != nil {
+		return err
+	}
+	turn := converge.Reconcile(stored, made, w, func(p converge.Plan) bool { return covered(p, in, w) })
+	before := map[string]converge.Plan{}
+	for _, p := range stored {
+		before[p.ID] = p
+	}
+	for _, p := range turn.Drop {
+		if err := c.supersede(ctx, tx, p, turn.Why[p.ID]); err != nil {
+			return err
+		}
+		out.Superseded++
+	}
+	var open []converge.Plan
+	for _, p := range turn.Put {
+		if err := tx.PutPlan(ctx, converge.PutPlan{Plan: p}); err != nil {
+			return err
+		}
+		if turn.Fresh[p.ID] {
+			out.Made++
+			if err := c.tellMade(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		open = append(open, p)
+	}
+	for _, p := range turn.Keep {
+		if !slices.Equal(before[p.ID].Auto, p.Auto) {
+			if err := tx.PutPlan(ctx, converge.PutPlan{Plan: p}); err != nil {
+				return err
+			}
+		}
+		if isOpen(p) { // one that failed is not offered again until something changes
+			open = append(open, p)
+		}
+	}
+	slices.SortStableFunc(open, func(a, b converge.Plan) int { // in the order in which they were proposed
+		at := func(p converge.Plan) int {
+			return slices.IndexFunc(made, func(m converge.Plan) bool { return m.ID == p.ID })
+		}
+		return at(a) - at(b)
+	})
+	for _, p := range open {
+		if p, err = c.ask(ctx, tx, p); err != nil {
+			return err
+		}
+		row, err := c.row(ctx, tx, p)
+		if err != nil {
+			return err
+		}
+		out.Plans = append(out.Plans, row)
+	}
+	return nil
+}
+
+// storedPlans are all plans that wait, and those that have the id of a sealed one, whatever their state is.
+func storedPlans(ctx context.Context, r converge.Reader, made []converge.Plan) ([]converge.Plan, error) {
+	var stored []converge.Plan
+	seen := map[string]bool{}
+	for _, state := range []converge.PlanState{converge.PlanReady, converge.PlanErrored} {
+		open, err := plansOf(ctx, r, converge.ListPlans{State: state})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range open {
+			seen[p.ID] = true
+			stored = append(stored, p)
+		}
+	}
+	for _, p := range made {
+		if seen[p.ID] {
+			continue
+		}
+		seen[p.ID] = true
+		old, err := r.PlanByID(ctx, converge.PlanByID{ID: p.ID})
+		switch {
+		case fault.KindOf(err) == fault.NotFound:
+		case err != nil:
+			return nil, err
+		default:
+			stored = append(stored, old)
+		}
+	}
+	return stored, nil
+}
+
+// covered says whether an audit would have proposed the plan if it still fitted: its files were looked at, and nobody
+// asked for others only.
+func covered(p converge.Plan, in api.RunAudit, w converge.World) bool {
+	if p.Kind == converge.PlanControlPlane || in.Agent != "" && p.Agent != in.Agent || in.Path != "" && !touches(p, in.Path) {
+		return false
+	}
+	if len(p.Changes) == 0 { // one that is not offered: its agent was looked at
+		return slices.ContainsFunc(w.Files, func(f converge.File) bool { return f.Agent == p.Agent })
+	}
+	return !slices.ContainsFunc(p.Changes, func(ch converge.Change) bool {
+		return !slices.ContainsFunc(w.Files, func(f converge.File) bool { return f.Agent == ch.Agent && f.Path == ch.Path })
+	})
+}
+
+// supersede writes a plan that counts no more, and ends the questions about it.
+func (c *Control) supersede(ctx context.Context, tx store.Tx, p converge.Plan, why []string) error {
+	if err := tx.PutPlan(ctx, converge.PutPlan{Plan: p}); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s counts no more: %s", p.ID, strings.Join(why, ", "))
+	if err := c.tellPlan(ctx, tx, event.PlanSuperseded, p, text, struct {
+		Reasons []string `json:"reasons"`
+	}{why}); err != nil {
+		return err
+	}
+	return c.revoke(ctx, tx, p.ID, approval.WhyStale)
+}
+
+// tellMade tells of a plan that is offered, or that would break something.
+func (c *Control) tellMade(ctx context.Context, tx store.Tx, p converge.Plan) error {
+	if p.State == converge.PlanErrored {
+		return c.tellPlan(ctx, tx, event.PlanErrored, p, p.Summary+": "+problemCodes(p.Problems), planBody(p))
+	}
+	return c.tellPlan(ctx, tx, event.PlanMade, p, p.Summary, planBody(p))
+}
+
+// revoke ends every approval about a plan that still counts.
+func (c *Control) revoke(ctx context.Context, tx store.Tx, about, why string) error {
+	all, err := approvalsOf(ctx, tx, approval.ListApprovals{About: about})
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		if a.State.Final() {
+			continue
+		}
+		if a, err = approval.Revoke(a, why); err != nil {
+			return err
+		}
+		if err := tx.PutApproval(ctx, approval.PutApproval{Approval: a}); err != nil {
+			return err
+		}
+		if err := c.tellApproval(ctx, tx, event.ApprovalRevoked, a, a.ID+" counts no more: "+why, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expire ends the approvals whose time is over.
+func (c *Control) expire(ctx context.Context, tx store.Tx) error {
+	for _, state := range []approval.State{approval.Pending, approval.Approved} {
+		all, err := approvalsOf(ctx, tx, approval.ListApprovals{State: state})
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			a, over := approval.Expire(a, c.cfg.Now())
+			if !over {
+				continue
+			}
+			if err := tx.PutApproval(ctx, approval.PutApproval{Approval: a}); err != nil {
+				return err
+			}
+			if err := c.tellApproval(ctx, tx, event.ApprovalExpired, a, a.ID+" is over: "+a.Why, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ask makes the question to a person about a plan that needs one and has none that counts.
+func (c *Control) ask(ctx context.Context, tx store.Tx, p converge.Plan) (converge.Plan, error) {
+	if !p.Offered() || c.authorized(p) != "" {
+		return p, nil
+	}
+	if p.Kind == converge.PlanRollback {
+		reverted, err := tx.ReceiptByID(ctx, converge.ReceiptByID{ID: p.Reverts})
+		if err != nil || !p.NeedsPerson(&reverted) {
+			return p, err
+		}
+	}
+	earlier, err := approvalsOf(ctx, tx, approval.ListApprovals{About: p.ID})
+	if err != nil {
+		return p, err
+	}
+	reasons := p.Risk.Reasons
+	if len(reasons) == 0 {
+		reasons = p.Reasons
+	}
+	q := approval.Question{Kind: approval.KindPlan, About: p.ID, Subject: p.Subject(), Display: p.Summary, Reasons: reasons, Principal: actorOf(ctx).Principal}
+	open, until := approval.Ask(earlier, q, c.cfg.Now())
+	switch {
+	case open != nil:
+		if p.Approval == open.ID {
+			return p, nil
+		}
+		p.Approval = open.ID
+	case until.After(c.cfg.Now()):
+		return p, nil // a person said no to exactly this
+	default:
+		a, err := approval.New(c.cfg.IDs.New(id.Approval), q, c.cfg.Now())
+		if err != nil {
+			return p, err
+		}
+		if err := tx.PutApproval(ctx, approval.PutApproval{Approval: a}); err != nil {
+			return p, err
+		}
+		p.Approval = a.ID
+		if err := c.tellApproval(ctx, tx, event.ApprovalRequested, a, "a person is asked: "+p.Summary, nil); err != nil {
+			return p, err
+		}
+	}
+	return p, tx.PutPlan(ctx, converge.PutPlan{Plan: p})
+}
+
+// authorized is the line of the policy that allows a plan without a person; "" there is none, or the plan itself forbids
+// it.
+func (c *Control) authorized(p converge.Plan) string {
+	if len(p.Auto) > 0 {
+		return ""
+	}
+	return c.cfg.Policy().Allows(p.Risk.Class)
+}
+
+func (c *Control) tellPlan(ctx context.Context, tx store.Tx, kind event.Kind, p converge.Plan, text string, body any) error {
+	refs := event.Refs{event.RefPlan: p.ID, event.RefAgent: p.Agent, event.RefServer: p.Server, event.RefReceipt: p.Receipt}
+	if len(p.Changes) > 0 {
+		refs[event.RefPath] = p.Changes[0].Path
+	}
+	return c.tell(ctx, tx, kind, refs, text, body)
+}
+
+func (c *Control) tellApproval(ctx context.Context, tx store.Tx, kind event.Kind, a approval.Approval, text string, body any) error {
+	if body == nil {
+		body = struct {
+			State   approval.State `json:"state"`
+			Subject string         `json:"subject_sha256"`
+			Why     string         `json:"why,omitempty"`
+		}{a.State, a.Subject, a.Why}
+	}
+	refs := event.Refs{event.RefApproval: a.ID}
+	if a.Kind == approval.KindPlan {
+		refs[event.RefPlan] = a.About
+	}
+	return c.tell(ctx, tx, kind, refs, text, body)
+}
+
+// planBody is what the log keeps of a plan: enough to say later what was offered, and no diff.
+func planBody(p converge.Plan) any {
+	type file struct {
+		Path     string            `json:"path"`
+		Expected converge.Expected `json:"expected"`
+		Result   string            `json:"result_sha256"`
+	}
+	files := []file{}
+	for _, ch := range p.Changes {
+		files = append(files, file{ch.Path, ch.Expected, ch.Result})
+	}
+	return struct {
+		Kind     converge.PlanKind  `json:"kind"`
+		Entry    string             `json:"entry,omitempty"`
+		Reasons  []string           `json:"reasons"`
+		Risk     converge.Risk      `json:"risk"`
+		Revision string             `json:"catalog_revision"`
+		Policy   string             `json:"policy_digest"`
+		Subject  string             `json:"subject_sha256"`
+		Auto     []string           `json:"auto_refused"`
+		Problems []converge.Problem `json:"problems"`
+		Files    []file             `json:"files"`
+	}{p.Kind, p.Entry, p.Reasons, p.Risk, p.Revision, p.Policy, p.Subject(), p.Auto, p.Problems, files}
+}
+
+func problemCodes(problems []converge.Problem) string {
+	text := ""
+	for i, p := range problems {
+		if i > 0 {
+			text += ", "
+		}
+		text += p.Code
+	}
+	return text
+}
+
+// row shows a plan in a list.
+func (c *Control) row(ctx context.Context, r store.Reader, p converge.Plan) (api.PlanRow, error) {
+	row := api.PlanRow{
+		ID: p.ID, Kind: p.Kind, Agent: p.Agent, Server: p.Server, Entry: p.Entry, Summary: p.Summary, Files: []string{}, Risk: p.Risk,
+		State: p.State, Problems: p.Problems, Approval: p.Approval, Receipt: p.Receipt, Made: p.Made,
+	}
+	for _, ch := range p.Changes {
+		row.Files = append(row.Files, ch.Path)
+	}
+	if p.Approval == "" {
+		return row, nil
+	}
+	a, err := r.ApprovalByID(ctx, approval.ByID{ID: p.Approval})
+	if err != nil {
+		return row, err
+	}
+	a, _ = approval.Expire(a, c.cfg.Now()) // what is over is shown as over, whether it was written down or not
+	row.Approved = a.State
+	return row, nil
+}
+
+// Plans lists plans.
+func (c *Control) Plans(ctx context.Context, in api.PlansQuery) (api.PlanPage, error) {
+	if err := c.allow(ctx, "plan.list"); err != nil {
+		return api.PlanPage{}, err
+	}
+	limit := rows(in.Limit)
+	page := api.PlanPage{Plans: []api.PlanRow{}, Next: []string{}}
+	wants := func(p converge.Plan) bool { return in.All || in.State != "" || isOpen(p) }
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		list := converge.ListPlans{Before: in.Before, State: converge.PlanState(in.State), Agent: in.Agent}
+		if in.Before != "" {
+			p, err := r.PlanByID(ctx, converge.PlanByID{ID: in.Before})
+			if err != nil {
+				return err
+			}
+			list.Before = p.ID
+		}
+		for {
+			plans, err := r.Plans(ctx, list)
+			if err != nil {
+				return err
+			}
+			for _, p := range plans {
+				if !wants(p) {
+					continue
+				}
+				if len(page.Plans) == limit {
+					page.More = true
+					return nil
+				}
+				row, err := c.row(ctx, r, p)
+				if err != nil {
+					return err
+				}
+				page.Plans = append(page.Plans, row)
+			}
+			if len(plans) < list.PageLimit() {
+				return nil
+			}
+			list.Before = plans[len(plans)-1].ID
+		}
+	})
+	for _, p := range page.Plans {
+		if p.State == converge.PlanReady {
+			page.Next = []string{"mcpx plan show " + p.ID}
+			break
+		}
+	}
+	if len(page.Plans) == 0 {
+		page.Next = []string{"mcpx audit run"}
+	}
+	return page, err
+}
+
+// rows is how many rows a page may have.
+func rows(limit int) int {
+	if limit < 1 || limit > api.MaxRows {
+		return api.MaxRows
+	}
+	return limit
+}
+
+// Plan shows one plan.
+func (c *Control) Plan(ctx context.Context, in api.PlanRef) (api.PlanView, error) {
+	if err := c.allow(ctx, "plan.show"); err != nil {
+		return api.PlanView{}, err
+	}
+	var view api.PlanView
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		p, err := r.PlanByID(ctx, converge.PlanByID{ID: in.Plan})
+		if err != nil {
+			return err
+		}
+		view, err = c.planView(ctx, r, p)
+		return err
+	})
+	return view, err
+}
+
+// planView shows a plan with what became of it.
+func (c *Control) planView(ctx context.Context, r store.Reader, p converge.Plan) (api.PlanView, error) {
+	view := api.PlanView{Plan: p, Subject: p.Subject(), Next: []string{}}
+	if p.Approval != "" {
+		a, err := r.ApprovalByID(ctx, approval.ByID{ID: p.Approval})
+		if err != nil {
+			return view, err
+		}
+		a, _ = approval.Expire(a, c.cfg.Now())
+		view.Asked = &a
+	}
+	if p.Receipt != "" {
+		receipt, err := r.ReceiptByID(ctx, converge.ReceiptByID{ID: p.Receipt})
+		if err != nil {
+			return view, err
+		}
+		view.Outcome = &receipt
+	}
+	view.Next = c.nextOfPlan(view)
+	return view, nil
+}
+
+// nextOfPlan are the commands that can follow.
+func (c *Control) nextOfPlan(v api.PlanView) []string {
+	switch v.State {
+	case converge.PlanReady:
+		return c.nextOfReady(v)
+	case converge.PlanErrored, converge.PlanSuperseded, converge.PlanFailed, converge.PlanRolledBack:
+		return []string{"mcpx audit run"}
+	case converge.PlanApplying:
+		return []string{"mcpx plan show " + v.ID}
+	case converge.PlanApplied:
+		if v.Outcome != nil && v.Outcome.State == converge.ReceiptApplied {
+			return []string{"mcpx status", "mcpx rollback " + v.Outcome.ID}
+		}
+	}
+	return []string{}
+}
+
+func (c *Control) nextOfReady(v api.PlanView) []string {
+	switch {
+	case len(v.Needs) > 0:
+		return []string{v.Needs[0]}
+	case c.authorized(v.Plan) != "":
+		return []string{"mcpx apply " + v.ID}
+	case v.Asked == nil:
+		return []string{"mcpx audit run"}
+	}
+	switch v.Asked.State {
+	case approval.Pending:
+		return []string{"mcpx approval approve " + v.Asked.ID, "mcpx approval deny " + v.Asked.ID}
+	case approval.Approved:
+		return []string{"mcpx apply " + v.ID}
+	case approval.Denied, approval.Expired, approval.Revoked, approval.Consumed:
+	}
+	return []string{"mcpx audit run"}
+}
+
+// Receipts lists receipts.
+func (c *Control) Receipts(ctx context.Context, in api.ReceiptsQuery) (api.ReceiptPage, error) {
+	if err := c.allow(ctx, "receipt.list"); err != nil {
+		return api.ReceiptPage{}, err
+	}
+	limit := rows(in.Limit)
+	page := api.ReceiptPage{Receipts: []converge.Receipt{}, Next: []string{}}
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		list := converge.ListReceipts{State: converge.ReceiptState(in.State), Path: in.Path}
+		if in.Plan != "" {
+			p, err := r.PlanByID(ctx, converge.PlanByID{ID: in.Plan})
+			if err != nil {
+				return err
+			}
+			list.Plan = p.ID
+		}
+		if in.Before != "" {
+			one, err := r.ReceiptByID(ctx, converge.ReceiptByID{ID: in.Before})
+			if err != nil {
+				return err
+			}
+			list.Before = one.ID
+		}
+		for len(page.Receipts) <= limit {
+			all, err := r.Receipts(ctx, list)
+			if err != nil {
+				return err
+			}
+			page.Receipts = append(page.Receipts, all...)
+			if len(all) < list.PageLimit() {
+				break
+			}
+			list.Before = all[len(all)-1].ID
+		}
+		return nil
+	})
+	if len(page.Receipts) > limit {
+		page.Receipts, page.More = page.Receipts[:limit], true
+	}
+	for _, one := range page.Receipts {
+		if one.State == converge.ReceiptApplied {
+			page.Next = []string{"mcpx rollback " + one.ID}
+			break
+		}
+	}
+	if len(page.Receipts) == 0 {
+		page.Next = []string{"mcpx plan list"}
+	}
+	return page, err
+}
