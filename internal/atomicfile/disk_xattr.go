@@ -34,7 +34,7 @@ func copyFacts(f *os.File, like string) error {
 	if err := copyAttributes(int(from.Fd()), int(f.Fd())); err != nil {
 		return err
 	}
-	return unix.Fchmod(int(f.Fd()), uint32(stat.Mode)&0o7777)
+	return unix.Fchmod(int(f.Fd()), uint32(stat.Mode)&0o7777) //nolint:unconvert // it has 16 bits on macOS
 }
 
 func copyAttributes(from, to int) error {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -144,26 +145,17 @@ func (w *world) whole(old, wanted string, kept []string) {
 		t.Errorf("lost %q; there is %v", w.wrote[n-1], contents)
 	}
 	now := content(t, w.target)
-	if now != old && now != wanted && !contains(w.wrote, now) {
+	if now != old && now != wanted && !slices.Contains(w.wrote, now) {
 		t.Errorf("the target is %q", now)
 	}
 	if n := len(w.wrote); n > 0 && w.wrote[n-1] != "" && now == old {
 		t.Errorf("the old bytes are back over %q", w.wrote[n-1])
 	}
 	for _, name := range others {
-		if !contains(kept, filepath.Join(w.dir, name)) {
+		if !slices.Contains(kept, filepath.Join(w.dir, name)) {
 			t.Errorf("%s is left over, told of are %v", name, kept)
 		}
 	}
-}
-
-func contains(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 func both(t *testing.T, run func(t *testing.T, shape [2]string, noExchange bool)) {
@@ -244,8 +236,11 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 						done, err := w.swap.Run(t.Context())
 						kept := []string{done.Kept}
 						if err == nil {
-							more, cleanErr := w.swap.Clean(t.Context())
-							kept, err = append(kept, more), cleanErr
+							more, err := w.swap.Clean(t.Context())
+							if err != nil {
+								t.Error(err)
+							}
+							kept = append(kept, more)
 						} else if !errors.Is(err, atomicfile.ErrStale) {
 							t.Errorf("%s before step %d, %s before step %d: %v", first, i, second, k, err)
 						}

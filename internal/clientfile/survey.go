@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"mcpx/internal/atomicfile"
@@ -162,11 +163,11 @@ func (f *Files) makeDirectory(j *job) error {
 	if !makesDirectory(j.change.Steps) {
 		return &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
 	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		if err := f.disk().Mkdir(missing[i], 0o700); err != nil {
+	for _, d := range slices.Backward(missing) {
+		if err := f.disk().Mkdir(d, 0o700); err != nil {
 			return err
 		}
-		if err := f.disk().SyncDir(filepath.Dir(missing[i])); err != nil {
+		if err := f.disk().SyncDir(filepath.Dir(d)); err != nil {
 			return err
 		}
 	}

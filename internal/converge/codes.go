@@ -53,7 +53,7 @@ func Kinds() []CodeKind {
 }
 
 // Codes is the registry; docs/findings.md is generated from it.
-var Codes = slices.Concat(seenCodes, planCodes, draftCodes, healthCodes)
+var Codes = slices.Concat(seenCodes, planCodes, draftCodes, healthCodes, writeCodes)
 
 // seenCodes are those of what was observed.
 var seenCodes = []Code{
