@@ -21,6 +21,7 @@ const (
 	Receipt   Prefix = "rcp"
 	Server    Prefix = "srv"
 	Shim      Prefix = "shim"
+	Token     Prefix = "tok"
 	Operation Prefix = "op"
 )
 

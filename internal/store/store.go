@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpx/internal/approval"
+	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
@@ -32,6 +33,7 @@ type Reader interface {
 	catalog.PinReader
 	converge.Reader
 	approval.Reader
+	auth.Reader
 	event.Reader
 	SessionReader
 	MetaReader
@@ -44,6 +46,7 @@ type Tx interface {
 	catalog.PinStore
 	converge.Store
 	approval.Store
+	auth.Store
 	event.Log
 	Sessions
 	Meta

@@ -57,6 +57,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 		"DeleteFileRecord": deleteFileRecord,
 	}
 	maps.Copy(methods, stagedCases)
+	maps.Copy(methods, tokenCases)
 	for _, port := range []reflect.Type{reflect.TypeFor[store.Tx](), reflect.TypeFor[store.Reader]()} {
 		for m := range port.Methods() {
 			if methods[m.Name] == nil {

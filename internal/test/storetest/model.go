@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 	"mcpx/internal/store"
@@ -29,6 +30,7 @@ type state struct {
 	sessions map[string]store.Session  // by id
 	seq      uint64
 	epoch    store.Epoch
+	tokens   map[string]auth.Token // by id
 	governance
 	staged
 }
@@ -37,7 +39,7 @@ var _ store.DB = (*Model)(nil)
 
 // NewModel makes an empty store.
 func NewModel() *Model {
-	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, governance: newGovernance(), staged: newStaged()}}
+	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, tokens: map[string]auth.Token{}, governance: newGovernance(), staged: newStaged()}}
 }
 
 // View runs fn on one snapshot.
@@ -72,7 +74,7 @@ func (m *Model) Close() error { return nil }
 func (s *state) clone() state {
 	return state{
 		servers: maps.Clone(s.servers), sessions: maps.Clone(s.sessions), seq: s.seq, epoch: s.epoch, governance: s.governance.clone(),
-		staged: s.staged.clone(),
+		staged: s.staged.clone(), tokens: maps.Clone(s.tokens),
 	}
 }
 

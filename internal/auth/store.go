@@ -1,0 +1,97 @@
+package auth
+
+import (
+	"context"
+
+	"mcpx/internal/fault"
+)
+
+// Reader reads the records of tokens. It is part of the transaction port that package store joins.
+type Reader interface {
+	// Tokens is one page in order of id, which is the order of making. A page that is shorter than the limit is the last.
+	Tokens(ctx context.Context, p ListTokens) ([]Token, error)
+	// TokenByID finds one. NotFound token-id-unknown, Conflict token-id-ambiguous.
+	TokenByID(ctx context.Context, p TokenByID) (Token, error)
+}
+
+// Store reads and changes them.
+type Store interface {
+	Reader
+	// PutToken writes a record whole. Conflict token-taken when another record has its digest.
+	PutToken(ctx context.Context, p PutToken) error
+}
+
+// MaxTokenPage bounds one page of Tokens: some 300 bytes each.
+const MaxTokenPage = 500
+
+// ListTokens asks for the tokens after After, of one agent or of all.
+type ListTokens struct {
+	Agent string // "" all
+	After string // id of the last token of the page before
+	Limit int    // 0 and everything above MaxTokenPage is MaxTokenPage
+}
+
+// PageLimit is the number of tokens that the page may hold.
+func (p ListTokens) PageLimit() int {
+	if p.Limit < 1 || p.Limit > MaxTokenPage {
+		return MaxTokenPage
+	}
+	return p.Limit
+}
+
+// TokenByID names one token. A beginning of the id that only one token has is enough.
+type TokenByID struct{ ID string }
+
+// PutToken carries the record to write.
+type PutToken struct{ Token Token }
+
+// AllTokens reads every record that fits, page by page, in order.
+func AllTokens(ctx context.Context, r Reader, agent string) ([]Token, error) {
+	var all []Token
+	p := ListTokens{Agent: agent}
+	for {
+		page, err := r.Tokens(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < p.PageLimit() {
+			return all, nil
+		}
+		p.After = page[len(page)-1].ID
+	}
+}
+
+// Unknown is the error for an id that no token has.
+func Unknown(id string) *fault.Error {
+	return fault.New(fault.NotFound, "token-id-unknown").Saying("there is no token %s", id).Hinting("`mcpx token list` shows the tokens")
+}
+
+// Ambiguous is the error for a beginning of an id that several tokens have.
+func Ambiguous(id string) *fault.Error {
+	return fault.New(fault.Conflict, "token-id-ambiguous").Saying("several tokens begin with %s", id).
+		Hinting("give more of the id; `mcpx token list` shows the tokens")
+}
+
+// Taken is the error for a digest that another record has.
+func Taken(id string) *fault.Error {
+	return fault.New(fault.Conflict, "token-taken").Saying("another token has the value of %s", id).Hinting("make another one")
+}
+
+// Missing is the error for a request without a token.
+func Missing() *fault.Error {
+	return fault.New(fault.Unauthenticated, "token-missing").Saying("every request needs the token of an agent").
+		Hinting("`mcpx agents install-control-plane --agent AGENT` sets an agent up")
+}
+
+// Malformed is the error for what is no token at all.
+func Malformed() *fault.Error {
+	return fault.New(fault.Unauthenticated, "token-malformed").Saying("this is no token of mcpx, or a part of it is missing").
+		Hinting("`mcpx token print --agent AGENT --as value` gives it whole")
+}
+
+// NoScope is the error for a token that counts and does not allow what was asked for.
+func NoScope(t Token, need Scope) *fault.Error {
+	return fault.New(fault.Denied, "scope-missing").Saying("the token of %s does not allow %s", t.Agent, need).
+		Hinting("`mcpx token issue --agent %s --scope %s` after revoking %s", t.Agent, need, t.ID)
+}
