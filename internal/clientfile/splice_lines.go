@@ -52,6 +52,8 @@ func newPage(data []byte, ends func([]byte) int) *page {
 	return p
 }
 
+func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\n' }
+
 // lineFeeds are the line breaks of TOML: LF, and CR LF.
 func lineFeeds(b []byte) int {
 	if b[0] == '\n' {
@@ -116,7 +118,11 @@ func (p *page) newline(line int) string {
 // after is where the next line begins.
 func (p *page) after(line int) int { return p.starts[min(max(line+1, 0), p.count())] }
 
+// replace puts text in the place of a range. A comment that follows at once is kept off, in YAML it would be none otherwise.
 func (p *page) replace(start, end int, text string) {
+	if end < p.length && p.data[end] == '#' && end > p.base && !isSpace(p.data[end-1]) {
+		text += " "
+	}
 	p.edits = append(p.edits, edit{start: start, end: end, text: text})
 }
 
@@ -305,9 +311,18 @@ func (p *page) bracketed(open, behind int, parts []part, fresh []string, pad str
 			text += separator + f
 		}
 		if keep < len(parts)-1 || text != "" {
+			text = p.apart(parts[keep].end) + text
 			p.replace(parts[keep].end, last.end, text)
 		}
 	}
+}
+
+// apart keeps what follows off a colon without a value, in YAML: they would be one word.
+func (p *page) apart(end int) string {
+	if p.data[end-1] == ':' {
+		return " "
+	}
+	return ""
 }
 
 // rows says whether each part has lines of its own, with its comma on the last of them.
@@ -343,7 +358,7 @@ func (p *page) bracketedRows(open int, parts []part, fresh []string, keep int) {
 	line := p.line(last.end)
 	ended := p.comma(last.end) >= 0
 	if comma := p.comma(parts[keep].end); comma < 0 && len(fresh) > 0 {
-		p.replace(parts[keep].end, parts[keep].end, ",")
+		p.replace(parts[keep].end, parts[keep].end, p.apart(parts[keep].end)+",")
 	} else if comma >= 0 && !ended && len(fresh) == 0 {
 		p.replace(comma, comma+1, "")
 	}

@@ -37,7 +37,7 @@ type yamlEditor struct {
 
 // spliceYAML gives the spans that make the changes of ops in a YAML document. Blocks stay blocks, and what is in
 // brackets stays there. Entries with anchors, aliases, tags or merge keys are refused: what they mean elsewhere would
-// change with them. Item 0 of a list that does not exist makes the list, for members of the root.
+// change with them.
 func spliceYAML(data []byte, ops []op) ([]span, error) {
 	if !utf8.Valid(data) {
 		return nil, unsupported("it is no UTF-8")
@@ -45,6 +45,9 @@ func spliceYAML(data []byte, ops []op) ([]span, error) {
 	n, err := parseYAML(data)
 	if err != nil {
 		return nil, brokenForEdit(err)
+	}
+	if n.kind != object && n.kind != absent {
+		return nil, unsupported("the document is no mapping")
 	}
 	root, err := grow[yamlPlace](n, "", nil, 0)
 	if err != nil {
@@ -91,12 +94,6 @@ func yamlBreak(b []byte) int {
 }
 
 func (d *yamlEditor) change(o op) error {
-	if len(o.at) > 1 && o.at[1] == "0" && o.value != nil {
-		if up := d.root.member(o.at[0]); up == nil || up.now().kind == absent {
-			item := wrapped(o.at[2:], *o.value)
-			o = op{at: o.at[:1], value: &node{kind: list, items: []node{item}}}
-		}
-	}
 	k := d.root
 	for i := 0; ; i++ {
 		switch {
@@ -171,7 +168,7 @@ func (d *yamlEditor) locate(y *yaml.Node, col, from int, k *yamlKnot) (end int, 
 	at := start
 	block := (y.Kind == yaml.MappingNode || y.Kind == yaml.SequenceNode) && y.Style&yaml.FlowStyle == 0
 	if !block || y.Anchor != "" || y.Style&yaml.TaggedStyle != 0 {
-		at = d.properties(start, block)
+		at = d.properties(start, !plain || y.Value != "")
 		odd = at > start
 	}
 	switch y.Kind {
@@ -210,18 +207,18 @@ func (d *yamlEditor) locate(y *yaml.Node, col, from int, k *yamlKnot) (end int, 
 	return d.plain(y.Value, at), odd
 }
 
-// properties passes anchors and tags, and the space behind them when a collection follows.
-func (d *yamlEditor) properties(at int, block bool) int {
-	for at < len(d.data) && (d.data[at] == '&' || d.data[at] == '!') {
+// properties passes anchors and tags. More says whether a value follows them, and not nothing.
+func (d *yamlEditor) properties(at int, more bool) int {
+	for at < d.length && (d.data[at] == '&' || d.data[at] == '!') {
 		end := at
-		for end < len(d.data) && d.data[end] > ' ' && yamlBreak(d.data[end:]) == 0 && !(d.data[end] == ',' || d.data[end] == ']' || d.data[end] == '}') {
+		for end < d.length && d.data[end] > ' ' && yamlBreak(d.data[end:]) == 0 && !strings.ContainsRune(",]}", rune(d.data[end])) {
 			end++
 		}
 		next := d.blanks(end, false)
-		if block || next < len(d.data) {
-			end = next
+		if !more && (next >= d.length || d.line(next) != d.line(end) || d.data[next] != '&' && d.data[next] != '!') {
+			return end
 		}
-		at = end
+		at = next
 	}
 	return at
 }

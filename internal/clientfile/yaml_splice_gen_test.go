@@ -3,6 +3,7 @@ package clientfile
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -211,9 +212,10 @@ func FuzzSpliceYAML(f *testing.F) {
 		"", "a:\n- b: 1\n  c: 2\n", "a: {b: [1, 2 ], c}\r\n", "---\na: |+\n  x\n\nb: >-\n  y\n...\n", "\xef\xbb\xbf# c\na: 'x''y'\n", "a: &x\n  b: 1\nb: *x\n",
 		"? a\n: b\n", "a:\n  - - b\n    - c\n  -\n    d: e\n", "a: x\n  y\nb: \"x\\\n  y\"\n", "a: !!str x\n<<: {b: c}\n", "{\"a\":{\"b\":1}}", "a: ~\nb:\n", "[a: b]", "a: b\u2028c: d",
 	} {
-		f.Add([]byte(s), "a", "b")
+		f.Add([]byte(s), uint64(0))
 	}
-	f.Fuzz(func(t *testing.T, data []byte, first, second string) {
-		fuzzed(t, dialect{format: YAML}, data, first, second)
-	})
+	for i := range uint64(30) {
+		f.Add((&yamlPage{invented: invented{rand.New(rand.NewPCG(5, i))}}).one(), i)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64) { fuzzed(t, dialect{format: YAML}, data, seed) })
 }

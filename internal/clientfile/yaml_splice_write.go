@@ -56,7 +56,8 @@ func (d *yamlEditor) brackets(k *yamlKnot) {
 	if len(old) == 0 && len(fresh) > 0 && !inBrackets(k) {
 		switch {
 		case k.up == nil && d.begins(k.place.start):
-			d.replace(k.place.start, k.place.end, strings.Join(d.block(k.now(), 0), d.newline(d.line(k.place.start))))
+			line := d.line(k.place.start)
+			d.replace(d.starts[line], k.place.end, strings.Join(d.block(k.now(), 0), d.newline(line)))
 			return
 		case k.up != nil && k.was.kind == list && !d.short(k.now()):
 			d.setValue(k, k.now())
@@ -98,7 +99,8 @@ func (d *yamlEditor) newRoot(v node) {
 			d.fail(unsupported("the document begins behind its marker"))
 			return
 		}
-		d.replace(p.start, p.end, strings.Join(lines, d.newline(d.line(p.start))))
+		line := d.line(p.start)
+		d.replace(d.starts[line], p.end, strings.Join(lines, d.newline(line)))
 		return
 	}
 	after := d.lastLine()
