@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -236,6 +237,8 @@ func FuzzParseImport(f *testing.F) {
 	f.Add([]byte(`{"mcpServers": {"a": {"command": "npx -y x", "env": {"T": "Bearer ${T:-x}", "U": "{file:/x}"}}}}`))
 	f.Add([]byte(`{"mcp": {"h": {"url": "http://h/?a=%zz", "headers": {"Authorization": "Bearer x"}}}} // c`))
 	f.Add([]byte(`{"servers": {"c": {"transport": {"type": "sse", "url": "x"}, "command": ["a", ""]}}}`))
+	f.Add([]byte(`{"catalog": [{"name": "a", "port": 1, "start_command": 5, "env": ["A", "B=c"]}], "projects": {"/p": {"mcpServers": []}}}`))
+	f.Add([]byte(`{"format": "mcpx-catalog", "version": 1, "servers": [{"name": "a", "http": {"url": "http://h", "headers": {"A": {"literal": "x"}}}, "limits": {"idle": -1}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		all, err := ParseImport(data, true)
 		if err != nil && fault.KindOf(err) != fault.Invalid {
@@ -245,6 +248,19 @@ func FuzzParseImport(f *testing.F) {
 			if i.Err == nil {
 				if err := Validate(i.Server); err != nil {
 					t.Errorf("an imported entry is not valid: %v", err)
+				}
+			}
+		}
+		bare, bareErr := ParseImport(data, false)
+		if (err == nil) != (bareErr == nil) {
+			t.Errorf("with values: %v, without: %v", err, bareErr)
+		}
+		for _, i := range bare {
+			for _, bindings := range []map[string]Binding{i.Server.variables(), i.Server.headers()} {
+				for name, b := range bindings {
+					if b.Literal != "" {
+						t.Errorf("%s: the value of %s is imported", i.Name, name)
+					}
 				}
 			}
 		}
@@ -261,4 +277,154 @@ func FuzzRedactArgs(f *testing.F) {
 		}
 		IdentifyCommand(once[0], once[1:])
 	})
+}
+
+// TestParseImportShapes: the exports of hubs and the files of every agent, and values stay where they are.
+func TestParseImportShapes(t *testing.T) {
+	for _, tc := range []struct {
+		name, doc string
+		want      string // name: what, notes
+	}{
+		{"a list", `[{"name": "a", "command": "x"}]`, "a: x"},
+		{"servers as a list", `{"servers": [{"id": "a", "command": "x", "args": ["1"]}, {"serverName": "b", "url": "http://h/mcp"}]}`, "a: x 1; b: http://h/mcp"},
+		{"catalog", `{"catalog": [{"server_name": "a", "transport_type": "sse", "endpoint": "http://h/sse"}]}`, "a: http://h/sse"},
+		{"a port", `{"servers": {"a": {"port": 8123}, "b": {"port": "81", "transport": "sse"}, "c": {"port": 1, "path": "/x"}}}`, "a: http://127.0.0.1:8123/mcp (port-to-url); b: http://127.0.0.1:81/sse (port-to-url); c: http://127.0.0.1:1/x (port-to-url)"},
+		{"a start command", `{"servers": {"a": {"port": 1, "command": "run me"}, "b": {"url": "http://h/mcp", "startCommand": ["x"]}, "c": {"type": "http", "url": "http://h/mcp", "command": "x"}}}`, "a: http://127.0.0.1:1/mcp (port-to-url start-not-imported); b: http://h/mcp (start-not-imported); c: http://h/mcp (start-not-imported)"},
+		{"a bad port", `{"servers": {"a": {"port": 70000}}}`, "a: import-shape"},
+		{"values", `{"mcpServers": {"a": {"command": "x", "env": {"T": "hunter2", "P": "/tmp", "E": "", "R": "${R}"}}}}`, "a: x E= P? R=env:R T? (value-not-imported value-not-imported)"},
+		{"names of variables", `{"servers": [{"name": "a", "command": "x", "env": ["T", "P=hunter2"]}]}`, "a: x P? T? (value-not-imported value-not-imported)"},
+		{"headers", `{"mcpServers": {"a": {"url": "http://h/mcp", "headers": {"Authorization": "Bearer hunter2", "X": "1", "Y": "Bearer ${T}"}}}}`, "a: http://h/mcp Authorization? X? Y=Bearer {env:T} (value-not-imported value-not-imported)"},
+		{"a token", `{"mcp_servers": {"a": {"url": "http://h/mcp", "bearer_token": "hunter2"}}}`, "a: import-secret"},
+		{"codex", `{"mcp_servers": {"a": {"command": "x", "env_vars": ["A"], "env": {"B": "1"}}, "b": {"url": "http://h/mcp", "bearer_token_env_var": "T", "env_http_headers": {"X": "V"}}}}`, "a: x A=env:A B? (value-not-imported); b: http://h/mcp Authorization=Bearer {env:T} X=env:V"},
+		{"continue", `{"mcpServers": [{"name": "a", "type": "streamable-http", "url": "http://h/mcp", "requestOptions": {"headers": {"Authorization": "Bearer ${{ secrets.TOK }}"}}}, {"name": "b", "url": "http://h/mcp", "apiKey": "hunter2"}]}`, "a: http://h/mcp Authorization=Bearer {env:TOK}; b: http://h/mcp Authorization? (value-not-imported)"},
+		{"projects of Claude", `{"mcpServers": {"a": {"command": "x"}}, "projects": {"/p": {"mcpServers": {"b": {"command": "y"}, "a": {"command": "x"}}}, "/q": {"mcpServers": {"b": {"command": "z"}}}, "/r": {}}}`, "a: x; b: y; b: import-name"},
+		{"only projects", `{"projects": {"/p": {"mcpServers": {"b": {"command": "y"}}}}}`, "b: y"},
+		{"an entry without a name", `[{"name": "a", "command": "x"}, {"command": "y"}, 5]`, "a: x; entry 2: import-shape; entry 3: import-shape"},
+	} {
+		all, err := ParseImport([]byte(tc.doc), false)
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		var got []string
+		for _, i := range all {
+			got = append(got, i.Name+": "+inWords(i))
+			for _, n := range i.Notes {
+				if strings.Contains(n.Text, "hunter2") {
+					t.Errorf("%s: a note shows a value: %s", tc.name, n.Text)
+				}
+			}
+		}
+		if d := cmp.Diff(tc.want, strings.Join(got, "; ")); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, d)
+		}
+	}
+}
+
+// inWords is an imported entry on one line: what runs, its bindings, the codes of its notes.
+func inWords(i Imported) string {
+	if i.Err != nil {
+		return fault.From(i.Err).Code
+	}
+	var words []string
+	bindings := i.Server.headers()
+	if b := i.Server.Stdio; b != nil {
+		words, bindings = append([]string{b.Command}, b.Args...), b.Env
+	} else {
+		words = []string{i.Server.HTTP.URL}
+	}
+	for _, name := range slices.Sorted(maps.Keys(bindings)) {
+		b := bindings[name]
+		if b.Unresolved {
+			words = append(words, name+"?")
+		} else {
+			words = append(words, name+"="+b.Literal+b.Ref+b.Template)
+		}
+	}
+	var codes []string
+	for _, n := range i.Notes {
+		codes = append(codes, n.Code)
+	}
+	if len(codes) > 0 {
+		slices.Sort(codes)
+		words = append(words, "("+strings.Join(codes, " ")+")")
+	}
+	return strings.Join(words, " ")
+}
+
+// TestExport: what is exported is imported as the same, without any value.
+func TestExport(t *testing.T) {
+	servers := []Server{
+		stdio(func(s *Server) {
+			s.ID, s.Name, s.Tags, s.Profiles, s.Risk, s.Pins = "srv_1", "git", []string{"vcs"}, []string{"work"}, RiskHigh, PinsWarn
+			s.Aliases, s.Title, s.Notes, s.Limits.Idle, s.OnChange = []string{"scm"}, "Git <&>", "n", -1, OnChangeKeep
+			s.Stdio.CwdPolicy, s.Stdio.EnvPass = CwdHome, []string{"HOME"}
+			s.Stdio.Env = map[string]Binding{"A": {Literal: "hunter2"}, "B": {Ref: "env:B"}, "C": {Template: "x {env:C}"}, "D": {Unresolved: true}}
+		}),
+		remote("https://example.com/mcp", func(b *HTTP) {
+			b.Transport, b.Headers = TransportSSE, map[string]Binding{"Authorization": {Template: "Bearer {env:T}"}, "X": {Literal: "hunter2"}}
+		}),
+	}
+	servers[1].Name = "far"
+	doc, err := Export(servers)
+	if err != nil || bytes.Contains(doc, []byte("hunter2")) {
+		t.Fatalf("%v\n%s", err, doc)
+	}
+	all, err := ParseImport(doc, false)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for n, i := range all {
+		want := WithoutValues(servers[n])
+		want.ID, want.Review, want.Source = "", ReviewPending, "import"
+		if d := cmp.Diff(want, i.Server, cmpopts.EquateEmpty()); d != "" || i.Err != nil {
+			t.Errorf("%s: %v (-exported +imported):\n%s", i.Name, i.Err, d)
+		}
+	}
+	plain, err := ExportPlain(servers)
+	if err != nil || bytes.Contains(plain, []byte("hunter2")) {
+		t.Fatalf("%v\n%s", err, plain)
+	}
+	for _, want := range []string{`"A": "${A}"`, `"B": "${B}"`, `"C": "x ${C}"`, `"HOME": "${HOME}"`, `"Authorization": "Bearer ${T}"`, `"X": "${FAR_X}"`, `"type": "sse"`} {
+		if !bytes.Contains(plain, []byte(want)) {
+			t.Errorf("no %s in\n%s", want, plain)
+		}
+	}
+	if all, err := ParseImport(plain, false); err != nil || len(all) != 2 || all[0].Err != nil || all[1].Err != nil {
+		t.Errorf("the plain export is not read: %+v, %v", all, err)
+	}
+}
+
+// TestExportIsStrict: a key that is not known would be a decision that is not heard.
+func TestExportIsStrict(t *testing.T) {
+	entry := func(text string) string {
+		return `{"format": "mcpx-catalog", "version": 1, "servers": [{"name": "a", "sharing": "session", "review": "approved", "lifecycle": "enabled", ` + text + `}]}`
+	}
+	for doc, want := range map[string]string{
+		`{"format": "mcpx-catalog", "version": 1, "server": []}`:                   `import-unknown-key the document: there is no field "server"; did you mean "servers"?`,
+		`{"format": "mcpx-catalog", "version": 2, "servers": []}`:                  `import-version the export has version 2; this mcpx reads version 1; export it again with this version of mcpx, or import it with the newer one`,
+		entry(`"stdio": {"command": "x"}, "shraing": "none"`):                      `import-unknown-key a: there is no field "shraing"; did you mean "sharing"?`,
+		entry(`"stdio": {"command": "x", "comand": "y"}`):                          `import-unknown-key a: there is no field "comand"; did you mean "command"?`,
+		entry(`"stdio": {"command": "x", "env": {"A": {"literall": "x"}}}`):        `import-unknown-key a: there is no field "literall"; did you mean "literal"?`,
+		entry(`"stdio": {"command": "x"}, "zzzzzzzz": 1`):                          `import-unknown-key a: there is no field "zzzzzzzz"; remove it`,
+		entry(`"stdio": {"command": 5}`):                                           `import-shape a: the field stdio.command is or holds a number, want a text; correct it in the file and import again`,
+		entry(`"stdio": {"command": "x", "args": ["--token", "[redacted]"]}`):      `import-secret-argument a: an argument was or looks like a secret, which an export does not carry; pass it as a variable if the server takes one, or add it yourself with ` + "`mcpx server add`",
+		entry(`"http": {"url": "https://ada:hunter2@h/"}`):                         `server-invalid url: holds a user name or password; remove it and use ` + "`--header Authorization=...`" + ` with a reference`,
+		entry(`"stdio": {"command": "x", "env": {"A": {"literal": "hunter2aa"}}}`): "",
+	} {
+		all, err := ParseImport([]byte(doc), false)
+		if err == nil && len(all) == 1 {
+			err = all[0].Err
+		}
+		got := ""
+		if f := fault.From(err); f != nil {
+			got = f.Code + " " + f.Message + "; " + f.Hint
+		}
+		if got != want {
+			t.Errorf("%s:\n%s, want\n%s", doc, got, want)
+		}
+		if err == nil && !all[0].Server.Stdio.Env["A"].Unresolved {
+			t.Errorf("%s: a value in an export is imported", doc)
+		}
+	}
 }
