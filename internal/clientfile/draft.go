@@ -180,7 +180,7 @@ func (w *drafting) entries() (drafted, error) {
 		if w.root, err = w.read(w.data); err != nil {
 			return drafted{}, err
 		}
-		if p := w.refused(w.data); p != nil {
+		if p := refused(w.observed(w.root, w.data)); p != nil {
 			return drafted{}, fault.New(fault.Conflict, "config-broken").
 				Saying("the agent refuses the file: %s (%s)", p.Field, p.Text).Hinting("correct it by hand, then run `mcpx audit run`")
 		}
@@ -203,9 +203,16 @@ func (w *drafting) entries() (drafted, error) {
 	return w.drafted(spans, result, after)
 }
 
+// observed is what the agent sees in a document.
+func (w *drafting) observed(root node, data []byte) Observed {
+	var o Observed
+	o.read(w.location, w.dialect, root, data, w.hub)
+	return o
+}
+
 // refused is the first reason for which the agent refuses the whole file, nil none.
-func (w *drafting) refused(data []byte) *Problem {
-	for _, p := range Read(w.location, data, w.hub).Problems {
+func refused(o Observed) *Problem {
+	for _, p := range o.Problems {
 		if p.Code == "config-broken" {
 			return &p
 		}
@@ -419,20 +426,22 @@ func (w *drafting) change(spans []span, remains bool) (converge.Change, error) {
 	c := converge.Change{
 		Agent: w.d.Agent, Path: w.d.Path, Scope: string(w.location.File.Scope), Steps: w.d.Steps, Edits: []converge.Edit{}, Notes: []converge.Note{},
 	}
-	hidden := masks(w.dialect.format, applySpans(w.data, spans))
+	after := applySpans(w.data, spans)
+	shown := unifying{format: w.dialect.format, path: w.d.Path, exists: w.exists, remains: remains, data: w.data, after: after, spans: spans}
+	shown.mask()
 	moved := 0
 	for _, s := range spans {
 		from := s.start + moved
 		moved += len(s.text) - (s.end - s.start)
-		c.Edits = append(c.Edits, converge.Edit{Start: s.start, End: s.end, Kind: s.kind, SHA256: w.files.sum(s.text, slices.ContainsFunc(hidden, func(m mask) bool {
+		c.Edits = append(c.Edits, converge.Edit{Start: s.start, End: s.end, Kind: s.kind, SHA256: w.files.sum(s.text, slices.ContainsFunc(shown.now, func(m mask) bool {
 			return m.start < from+len(s.text) && m.end > from
 		}))})
 	}
 	var err error
-	if c.Diff, err = unified(w.dialect.format, w.d.Path, w.exists, remains, w.data, spans); err != nil {
+	if c.Diff, err = shown.unified(); err != nil {
 		return c, err
 	}
-	c.Notes = append(append(c.Notes, w.notes...), notesOf(w.dialect.format, w.data, spans, c.Diff)...)
+	c.Notes = append(append(c.Notes, w.notes...), notesOf(w.dialect.format, w.data, after, c.Diff)...)
 	return c, nil
 }
 

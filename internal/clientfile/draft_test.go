@@ -212,7 +212,7 @@ func (d desk) check(t *testing.T, l Location, data []byte, step converge.Step) b
 		}
 		return false
 	}
-	around(t, data, dr)
+	unchanged(t, data, dr)
 	receipt := converge.Written{
 		Path: l.File.Path, Before: converge.Expected{SHA256: hashOf(data)}, After: converge.Expected{SHA256: hashOf(dr.result)}, Backup: "0",
 		Steps: drafting.Steps, Leaves: dr.change.Leaves,
@@ -245,7 +245,7 @@ func (d desk) check(t *testing.T, l Location, data []byte, step converge.Step) b
 		if extra := differing(data, undone.result); extra.end > extra.start || string(extra.text) != "\n" {
 			t.Fatalf("rollback with a line %s gave\n%q\nwant\n%q", name, undone.result, edit(data))
 		}
-		around(t, changed, undone)
+		unchanged(t, changed, undone)
 	}
 	// The rollback can be rolled back.
 	again := converge.Written{Path: l.File.Path, Before: receipt.After, After: receipt.Before, Backup: "0", Leaves: undone.change.Leaves}
@@ -268,8 +268,8 @@ func (d desk) keep(t *testing.T, data []byte) {
 	}
 }
 
-// around checks that everything outside of the edits is there, in order.
-func around(t *testing.T, data []byte, dr drafted) {
+// unchanged checks that everything outside of the edits is there, in order.
+func unchanged(t *testing.T, data []byte, dr drafted) {
 	t.Helper()
 	at, from := 0, 0
 	for i, e := range dr.change.Edits {

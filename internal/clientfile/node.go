@@ -92,13 +92,29 @@ func same(a, b node) bool {
 	}
 	switch a.kind {
 	case object:
-		x, y := a.names(), b.names()
-		return slices.Equal(x, y) && !slices.ContainsFunc(x, func(name string) bool { return !same(a.get(name), b.get(name)) })
+		x, y := a.members(), b.members()
+		if len(x) != len(y) {
+			return false
+		}
+		for name, v := range x {
+			if w, ok := y[name]; !ok || !same(v, w) {
+				return false
+			}
+		}
 	case list:
 		return slices.EqualFunc(a.items, b.items, same)
 	case absent, text, number, boolean:
 	}
 	return true
+}
+
+// members are the values of an object by name. The last of equal names counts.
+func (n node) members() map[string]node {
+	all := make(map[string]node, len(n.fields))
+	for _, f := range n.fields {
+		all[f.name] = f.value
+	}
+	return all
 }
 
 // names are the different names of an object, in order of the alphabet.
@@ -116,13 +132,14 @@ func (n node) canonical(b *bytes.Buffer) {
 	switch n.kind {
 	case object:
 		b.WriteByte('{')
+		all := n.members()
 		for i, name := range n.names() {
 			if i > 0 {
 				b.WriteByte(',')
 			}
 			writeString(b, name)
 			b.WriteByte(':')
-			n.get(name).canonical(b)
+			all[name].canonical(b)
 		}
 		b.WriteByte('}')
 	case list:

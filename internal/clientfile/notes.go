@@ -10,7 +10,7 @@ import (
 )
 
 // notesOf tells what a diff cannot show.
-func notesOf(f Format, data []byte, spans []span, diff string) []converge.Note {
+func notesOf(f Format, data, after []byte, diff string) []converge.Note {
 	var notes []converge.Note
 	note := func(code, format string, args ...any) {
 		notes = append(notes, converge.Note{Code: code, Text: fmt.Sprintf(format, args...)})
@@ -28,7 +28,6 @@ func notesOf(f Format, data []byte, spans []span, diff string) []converge.Note {
 	if invisible(diff) {
 		note("invisible-characters", "the lines above hold characters that are not visible; they are shown as they are")
 	}
-	after := applySpans(data, spans)
 	if lost := len(comments(f, data)) - len(comments(f, after)); lost > 0 {
 		note("lossy-comment", "%d comments stand in what goes, and go with it", lost)
 	}

@@ -171,6 +171,12 @@ func Read(l Location, data []byte, hub Hub) Observed {
 		o.Problems = append(o.Problems, brokenFile(err))
 		return o
 	}
+	o.read(l, d, root, data, hub)
+	return o
+}
+
+// read looks at the entries of a document.
+func (o *Observed) read(l Location, d dialect, root node, data []byte, hub Hub) {
 	list := d.list
 	if l.list != nil {
 		list = l.list
@@ -197,7 +203,6 @@ func Read(l Location, data []byte, hub Hub) Observed {
 		}
 		o.Entries = append(o.Entries, e)
 	}
-	return o
 }
 
 func brokenFile(err error) Problem {

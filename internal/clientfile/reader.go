@@ -357,7 +357,7 @@ func (h Hub) recognise(raw string) *Routed {
 }
 
 // bridgeValued are the flags of `mcpx connect` that take a value as the next argument.
-var bridgeValued = []string{"--agent", "--root", "--workspace", "--profile", "--home"}
+var bridgeValued = []string{"--agent", "--root", "--workspace", "--profile", "--home", "--cwd", "--pass"}
 
 // bridged finds the server of a `mcpx connect` line.
 func bridged(command string, args []string) (server string, ok bool) {

@@ -1,9 +1,11 @@
 package clientfile
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -24,11 +26,20 @@ var valueFields = []string{"env", "environment", "headers", "http_headers"}
 // notSecret are fields whose names look like those of secrets, and that hold the name of a variable or a command line.
 var notSecret = []string{"bearer_token_env_var", "headersHelper", "http_headers_helper"}
 
-// masks finds what must not be shown of a document: values of variables and headers, what is a secret by its name or
-// its shape, and what only looks like one. References are shown.
-func masks(f Format, data []byte) []mask {
+// masks finds what must not be shown of a document, as far as it is near the ranges: values of variables and headers,
+// what is a secret by its name or its shape, and what only looks like one. References are shown.
+func masks(f Format, data []byte, near []span) []mask {
 	var all []mask
 	for _, l := range literals(f, data) {
+		for len(near) > 0 && near[0].end < l.start {
+			near = near[1:]
+		}
+		if len(near) == 0 {
+			break
+		}
+		if l.end < near[0].start {
+			continue
+		}
 		if text, hidden := l.hidden(); hidden && l.end > l.start {
 			m := mask{start: l.start, end: l.end, text: text, secret: l.value}
 			if l.isValue() && !catalog.SecretName(l.at[len(l.at)-1]) && !catalog.SecretValue(l.value) {
@@ -40,11 +51,33 @@ func masks(f Format, data []byte) []mask {
 	return all
 }
 
+// around widens ranges to the lines that a diff shows of them, and joins those that meet.
+func around(data []byte, ranges []span) []span {
+	var out []span
+	for _, s := range ranges {
+		for range contextLines + 2 { // one for the line itself, one in reserve
+			s.start = max(0, bytes.LastIndexByte(data[:s.start], '\n'))
+			if next := bytes.IndexByte(data[s.end:], '\n'); next >= 0 {
+				s.end += next + 1
+			} else {
+				s.end = len(data)
+			}
+		}
+		if n := len(out); n > 0 && s.start <= out[n-1].end {
+			out[n-1].end = max(out[n-1].end, s.end)
+			continue
+		}
+		out = append(out, span{start: s.start, end: s.end})
+	}
+	return out
+}
+
 // isValue says whether the text is that of a variable or header.
 func (l literal) isValue() bool {
 	return l.list == nil && len(l.at) > 1 && slices.Contains(valueFields, l.at[len(l.at)-2])
 }
 
+// hidden says what stands in the place of the text, when it is not shown.
 func (l literal) hidden() (text string, hidden bool) {
 	name, parent := "value", ""
 	if n := len(l.at); n > 0 {
@@ -67,16 +100,12 @@ func (l literal) hidden() (text string, hidden bool) {
 	case l.isValue():
 		return redacted, !template || catalog.SecretValue(l.value)
 	case l.list != nil:
-		i := slices.Index(l.list, l.value)
-		if i >= 0 && slices.Equal(catalog.RedactArgs(l.list), l.list) {
-			return "", false
+		i, err := strconv.Atoi(l.at[len(l.at)-1])
+		if err != nil || i >= len(l.list) {
+			return redacted, true
 		}
-		for i, item := range l.list {
-			if item == l.value && catalog.RedactArgs(l.list)[i] != item {
-				return redacted, true
-			}
-		}
-		return "", false
+		near := l.list[max(0, i-1) : i+1] // a flag says what the argument behind it is
+		return redacted, catalog.RedactArgs(near)[len(near)-1] != l.value
 	case catalog.SecretName(name) && !template:
 		return redacted, true
 	case catalog.SecretValue(l.value):
@@ -111,7 +140,7 @@ type masked struct {
 	masks []mask
 }
 
-func mask1(data []byte, all []mask) masked {
+func under(data []byte, all []mask) masked {
 	spans := make([]span, 0, len(all))
 	for _, m := range all {
 		spans = append(spans, span{start: m.start, end: m.end, text: []byte(m.text)})
@@ -140,14 +169,31 @@ func (m masked) at(offset int, end bool) int {
 // contextLines stand around a change, as diff -u has it.
 const contextLines = 3
 
+// unifying makes the diff of one change.
+type unifying struct {
+	format          Format
+	path            string
+	exists, remains bool
+	data, after     []byte
+	spans           []span
+	before, now     []mask // of data and after
+}
+
+func (u *unifying) mask() {
+	put := make([]span, 0, len(u.spans))
+	for _, s := range inverse(u.data, u.spans) {
+		put = append(put, span{start: s.start, end: s.end})
+	}
+	u.before = masks(u.format, u.data, around(u.data, u.spans))
+	u.now = masks(u.format, u.after, around(u.after, put))
+}
+
 // unified is the diff of the real bytes, with masks over what must not be shown in both columns.
-func unified(f Format, path string, exists, remains bool, data []byte, spans []span) (string, error) {
-	after := applySpans(data, spans)
-	before, now := masks(f, data), masks(f, after)
-	old, fresh := mask1(data, before), mask1(after, now)
+func (u *unifying) unified() (string, error) {
+	old, fresh := under(u.data, u.before), under(u.after, u.now)
 	var edits []udiff.Edit
 	moved := 0
-	for _, s := range spans {
+	for _, s := range u.spans {
 		from := s.start + moved
 		moved += len(s.text) - (s.end - s.start)
 		to := from + len(s.text)
@@ -159,18 +205,18 @@ func unified(f Format, path string, exists, remains bool, data []byte, spans []s
 		}
 		edits = append(edits, e)
 	}
-	from, to := path, path
-	if !exists {
+	from, to := u.path, u.path
+	if !u.exists {
 		from = "/dev/null"
 	}
-	if !remains {
+	if !u.remains {
 		to = "/dev/null"
 	}
 	diff, err := udiff.ToUnified(from, to, old.text, edits, contextLines)
 	if err != nil {
 		return "", fmt.Errorf("diff: %w", err)
 	}
-	return scrub(diff, slices.Concat(before, now)), nil
+	return scrub(diff, slices.Concat(u.before, u.now)), nil
 }
 
 // shortest is the length from which a secret is looked for everywhere in a diff: a shorter one is also other text.

@@ -29,11 +29,12 @@ func (w *drafting) verify(spans []span, result []byte) (node, error) {
 	if again, err := w.dialect.splice(result, w.ops); err != nil || len(again) > 0 && !w.renumbered() {
 		return node{}, failed("the change would not be complete")
 	}
-	if p := w.refused(result); p != nil {
+	o := w.observed(after, result)
+	if p := refused(o); p != nil {
 		return node{}, fault.New(fault.Conflict, "would-break").Saying("the agent would refuse the file: %s (%s)", p.Field, p.Text).
 			Hinting("change the entry in the agent itself")
 	}
-	if err := w.wanted(after, result); err != nil {
+	if err := w.wanted(after, o.Entries); err != nil {
 		return node{}, err
 	}
 	return after, w.layers(result)
@@ -65,8 +66,7 @@ func (w *drafting) renumbered() bool {
 }
 
 // wanted looks at the entries as the agent understands them now.
-func (w *drafting) wanted(after node, result []byte) error {
-	entries := Read(w.location, result, w.hub).Entries
+func (w *drafting) wanted(after node, entries []Entry) error {
 	for _, t := range w.touched {
 		if t.gone {
 			continue
