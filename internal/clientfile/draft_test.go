@@ -298,7 +298,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 	desk := newDesk(t)
 	secrets := map[string]string{
 		"env": "planted-env-1", "header": "planted-header-2", "arg": "planted-arg-3", "url": "planted-url-4", "password": "planted-password-5",
-		"other": "planted-other-6", "token": "ghp_plantedtokenAAAA0123456789abcdef", "short": "x9q",
+		"other": "planted-other-6", "token": "ghp_plantedtokenAAAA0123456789abcdef", "short": "x9q", "number": "918273645",
 	}
 	quoted := func(format string) []byte {
 		for name, v := range secrets {
@@ -312,13 +312,13 @@ func TestSecretsAreNotTold(t *testing.T) {
 		data  string
 	}{
 		"claude": {Claude, "claude.json", `{"oauthToken": "<other>", "mcpServers": {
-  "a": {"command": "x", "args": ["--token", "<arg>", "--url", "https://u:<password>@h/?api_key=<url>"], "env": {"PLAIN": "<env>", "S": "<short>"}},
+  "a": {"command": "x", "args": ["--token", "<arg>", "--url", "https://u:<password>@h/?api_key=<url>"], "env": {"PLAIN": "<env>", "S": "<short>", "N": <number>}},
   "b": {"type": "http", "url": "https://u:<password>@h/p?api_key=<url>", "headers": {"Authorization": "Bearer <header>", "X-Y": "<env>"}},
   "c": {"command": "x --token <arg>"}
 }}`},
 		"gemini":   {Gemini, "settings.json", "{\n  // old: <token>\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\", \"env\": {\"K\": \"\\u0070lanted-env-1\"}, \"timeout\": 5 /* <token> */},\n    \"b\": {\"httpUrl\": \"https://h/?token=<url>\", \"headers\": {\"K\": \"<header>\"}}\n  }\n}\n"},
-		"codex":    {Codex, "config.toml", "[mcp_servers.a]\ncommand = 'x' # <token>\nargs = [\"--token\", \"<arg>\"]\n[mcp_servers.a.env]\nK = \"<env>\"\nL = '''\n<other>'''\n[mcp_servers.b]\nurl = \"https://u:<password>@h/?token=<url>\"\nhttp_headers = { K = \"<header>\" }\n"},
-		"continue": {Continue, "config.yaml", "models:\n  - apiKey: <other>\nmcpServers:\n  - name: a\n    command: x\n    args: [--token, <arg>]\n    env:\n      K: <env>\n      L: |\n        <other>\n      M: \"<password>\"\n  - name: b\n    type: sse\n    url: https://h/?token=<url>\n    requestOptions:\n      headers:\n        K: '<header>'\n"},
+		"codex":    {Codex, "config.toml", "[mcp_servers.a]\ncommand = 'x' # <token>\nargs = [\"--token\", \"<arg>\"]\n[mcp_servers.a.env]\nK = \"<env>\"\nN = <number>\nL = '''\n<other>'''\n[mcp_servers.b]\nurl = \"https://u:<password>@h/?token=<url>\"\nhttp_headers = { K = \"<header>\" }\n"},
+		"continue": {Continue, "config.yaml", "models:\n  - apiKey: <other>\nmcpServers:\n  - name: a\n    command: x\n    args: [--token, <arg>]\n    env:\n      K: <env>\n      N: <number>\n      L: |\n        <other>\n      M: \"<password>\"\n  - name: b\n    type: sse\n    url: https://h/?token=<url>\n    requestOptions:\n      headers:\n        K: '<header>'\n"},
 		"opencode": {OpenCode, "opencode.jsonc", `{"provider": {"x": {"options": {"apiKey": "<other>"}}}, "mcp": {
   "a": {"type": "local", "command": ["x", "--token", "<arg>"], "environment": {"K": "<env>"}},
   "b": {"type": "remote", "url": "https://h/?token=<url>", "headers": {"K": "<header>"},},

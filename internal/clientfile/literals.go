@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// literal is one text of a document with the bytes that it is written with.
+// literal is one text or number of a document with the bytes that it is written with.
 type literal struct {
 	at         []string
 	value      string
@@ -19,7 +19,7 @@ type literal struct {
 	list       []string // the list that it is an item of, when all of its items are texts
 }
 
-// literals are the texts of a document, in file order. What cannot be read has none.
+// literals are the texts and numbers of a document, in file order. What cannot be read has none.
 func literals(f Format, data []byte) []literal {
 	mark := 0
 	if bytes.HasPrefix(data, byteOrderMark) {
@@ -65,8 +65,11 @@ func jsonLiterals(v hujson.Value, at, list []string, all *[]literal) {
 			jsonLiterals(e, append(at, strconv.Itoa(i)), texts, all)
 		}
 	case hujson.Literal:
-		if x.Kind() == '"' {
+		switch x.Kind() {
+		case '"':
 			*all = append(*all, literal{at: slices.Clone(at), value: x.String(), start: v.StartOffset + 1, end: v.EndOffset - 1, list: list})
+		case '0': // a variable may hold a number
+			*all = append(*all, literal{at: slices.Clone(at), value: string(x), start: v.StartOffset, end: v.EndOffset})
 		}
 	}
 }
@@ -114,6 +117,8 @@ func tomlLiterals(data []byte) []literal {
 				}
 			}
 			all = append(all, literal{at: at, value: string(n.Data), start: start, end: end, list: list})
+		case unstable.Integer, unstable.Float: // a variable may hold a number
+			all = append(all, literal{at: at, value: string(n.Data), start: int(n.Raw.Offset), end: int(n.Raw.Offset + n.Raw.Length)})
 		}
 	}
 	for p.NextExpression() {

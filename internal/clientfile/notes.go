@@ -37,11 +37,13 @@ func notesOf(f Format, data, after []byte, diff string) []converge.Note {
 // invisible says whether a text holds characters that change how it looks, or do not show.
 func invisible(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
-		switch {
-		case r == '\n', r == '\t', r == '\r', r == '\ufeff': // the mark has its own note
+		switch r {
+		case '\n', '\t', '\r', '\ufeff': // the mark has its own note
 			return false
+		case '\u00a0', '\u2028', '\u2029', '\u3164':
+			return true
 		}
-		return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || r == '\u00a0' || r == '\u2028' || r == '\u2029' || r == '\u3164'
+		return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r)
 	})
 }
 

@@ -47,10 +47,10 @@ func differing(old, now []byte) span {
 		oldEnd, nowEnd = oldEnd-1, nowEnd-1
 	}
 	kind := spanReplace
-	switch {
-	case start == oldEnd:
+	switch start {
+	case oldEnd:
 		kind = spanInsert
-	case start == nowEnd:
+	case nowEnd:
 		kind = spanRemove
 	}
 	return span{start: start, end: oldEnd, kind: kind, text: now[start:nowEnd]}

@@ -366,10 +366,8 @@ func (e *jsonEdit) remarkEnd(at int) int {
 }
 
 func lineOf(b []byte) []byte {
-	if end := bytes.IndexByte(b, '\n'); end >= 0 {
-		return b[:end]
-	}
-	return b
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	return line
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
