@@ -18,6 +18,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/localapi"
@@ -361,11 +362,11 @@ func TestCallOutput(t *testing.T) {
 
 func TestHealthOutput(t *testing.T) {
 	x := newTerminal(t)
-	x.daemon.health = api.Health{State: api.HealthDegraded, Findings: []api.Finding{{Code: "server-failing", Subject: "s", Since: now.Add(-90 * time.Second), Text: "exited\x1b[1m", Hint: "look"}}}
+	x.daemon.health = api.Health{State: api.HealthDegraded, Findings: []api.Finding{{Code: "server-failing", Severity: converge.WeightBlocker, Subject: "s", Since: now.Add(-90 * time.Second), Text: "exited\x1b[1m", Hint: "look"}}}
 	if code := x.types("health"); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if want := "health      degraded\n  s server-failing (since 1m30s): exited\uFFFD[1m\n    look\n"; x.out.String() != want {
+	if want := "health      degraded\n  blocker s server-failing (since 1m30s): exited\uFFFD[1m\n    look\n"; x.out.String() != want {
 		t.Errorf("got %q\nwant %q", x.out.String(), want)
 	}
 }

@@ -85,9 +85,12 @@ func (e *Env) printHealth(w io.Writer, h api.Health) {
 		if !f.Since.IsZero() {
 			since = fmt.Sprintf(" (since %s)", age(e.Now().Sub(f.Since)))
 		}
-		line(w, "  %s %s%s: %s", e.paint(bold, f.Subject), f.Code, since, below(plain(f.Text), 4))
-		if f.Hint != "" {
-			line(w, "    %s", f.Hint)
+		line(w, "  %s %s %s%s: %s", e.paint(weightColor(f.Severity), string(f.Severity)), e.paint(bold, plain(f.Subject)), f.Code, since, below(plain(f.Text), 4))
+		switch {
+		case f.Hint != "" && f.Command != "":
+			line(w, "    %s: %s", plain(f.Hint), e.typed(f.Command))
+		case f.Hint != "":
+			line(w, "    %s", plain(f.Hint))
 		}
 	}
 }

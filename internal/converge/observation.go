@@ -4,13 +4,13 @@ import "mcpx/internal/catalog"
 
 // Look says what is to be observed.
 type Look struct {
-	Agent   string // "" all
-	Home    string // absolute; "" that of the service
-	Project string // absolute; "" none
+	Agent   string `json:"agent,omitempty"`   // "" all
+	Home    string `json:"home,omitempty"`    // absolute; "" that of the service
+	Project string `json:"project,omitempty"` // absolute; "" none
 	// Moved are variables that move files, as NAME=PATH; they win over those of the service.
-	Moved []string
+	Moved []string `json:"moved,omitempty"`
 	// Names are those of the catalog; true: the name is an alias.
-	Names map[string]bool
+	Names map[string]bool `json:"-"`
 }
 
 // Observation is what was found in the files of agents.
