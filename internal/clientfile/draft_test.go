@@ -164,28 +164,29 @@ func TestRouteAndRevert(t *testing.T) {
 	for _, f := range fixtures(t) {
 		l := desk.place(t, f.agent, f.file)
 		for mutation, data := range mutations(f.agent, f.data) {
+			thorough := mutation == "as it is" || mutation == "comments"
 			o := Read(l, data, desk.cfg.Hub(desk.look))
 			if hasCode(o.Problems, "config-broken") {
 				continue
 			}
 			for _, e := range o.Entries {
 				for _, form := range []*converge.Form{viaHTTP, viaBridge} {
-					if form == viaBridge && mutation != "as it is" && mutation != "comments" {
+					if form == viaBridge && !thorough {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%s/%s/%s", f.name, mutation, e.Name, form.Kind), func(t *testing.T) {
 						step := converge.Step{Op: converge.StepSet, At: e.At, Name: e.Name, Project: e.Project(), Want: form}
-						if desk.check(t, l, data, step) {
+						if desk.check(t, l, data, step, thorough) {
 							drafts++
 						}
 					})
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s/remove", f.name, mutation, e.Name), func(t *testing.T) {
-					desk.check(t, l, data, converge.Step{Op: converge.StepRemove, At: e.At, Name: e.Name, Project: e.Project()})
+					desk.check(t, l, data, converge.Step{Op: converge.StepRemove, At: e.At, Name: e.Name, Project: e.Project()}, thorough)
 				})
 			}
 			t.Run(fmt.Sprintf("%s/%s/add", f.name, mutation), func(t *testing.T) {
-				desk.check(t, l, data, converge.Step{Op: converge.StepSet, Name: "added", Want: viaHTTP})
+				desk.check(t, l, data, converge.Step{Op: converge.StepSet, Name: "added", Want: viaHTTP}, thorough)
 			})
 		}
 	}
@@ -198,8 +199,8 @@ func hasCode(all []Problem, code string) bool {
 	return slices.ContainsFunc(all, func(p Problem) bool { return p.Code == code })
 }
 
-// check drafts a step and takes it back.
-func (d desk) check(t *testing.T, l Location, data []byte, step converge.Step) bool {
+// check drafts a step and takes it back, also when the file was changed in between.
+func (d desk) check(t *testing.T, l Location, data []byte, step converge.Step, thorough bool) bool {
 	t.Helper()
 	drafting := converge.Drafting{Agent: string(l.Agent), Path: l.File.Path, Steps: []converge.Step{step}}
 	dr, err := d.draft(d.look, drafting, data, true)
@@ -225,6 +226,9 @@ func (d desk) check(t *testing.T, l Location, data []byte, step converge.Step) b
 	}
 	if !bytes.Equal(undone.result, data) {
 		t.Fatalf("rollback gave\n%q\nof\n%q", undone.result, data)
+	}
+	if !thorough {
+		return true
 	}
 	// Somebody adds a line in the meantime.
 	for name, edit := range map[string]func([]byte) []byte{
