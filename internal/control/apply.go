@@ -224,16 +224,31 @@ func (c *Control) finish(ctx context.Context, p *converge.Plan, receipt *converg
 		}
 	}
 	return c.write(ctx, func(tx store.Tx) error {
-		return c.close(ctx, tx, p, receipt, applyErr == nil, written, problems, kind, text)
+		return c.close(ctx, tx, p, receipt, ending{
+			applied: applyErr == nil, stale: fault.KindOf(applyErr) == fault.Stale, written: written, problems: problems, kind: kind, text: text,
+		})
 	})
 }
 
+// ending is how an apply ended.
+type ending struct {
+	applied  bool
+	stale    bool // a file was not what the plan expects: nothing was written
+	written  []converge.Written
+	problems []converge.Problem
+	kind     event.Kind
+	text     string
+}
+
 // close writes the end of an apply.
-func (c *Control) close(ctx context.Context, tx store.Tx, p *converge.Plan, receipt *converge.Receipt, applied bool, written []converge.Written, problems []converge.Problem, kind event.Kind, text string) error {
-	if err := p.Finish(receipt, applied, written, problems, c.cfg.Now()); err != nil {
+func (c *Control) close(ctx context.Context, tx store.Tx, p *converge.Plan, receipt *converge.Receipt, end ending) error {
+	if err := p.Finish(receipt, end.applied, end.written, end.problems, c.cfg.Now()); err != nil {
 		return err
 	}
-	if applied && p.Kind == converge.PlanRollback {
+	if end.stale { // it was not tried: when the file is what it was again, it fits again
+		p.State = converge.PlanSuperseded
+	}
+	if end.applied && p.Kind == converge.PlanRollback {
 		if err := c.takeBack(ctx, tx, p.Reverts, receipt.ID); err != nil {
 			return err
 		}
@@ -253,7 +268,7 @@ func (c *Control) close(ctx context.Context, tx store.Tx, p *converge.Plan, rece
 	for _, f := range receipt.Files {
 		files = append(files, file{f.Path, f.Before, f.After})
 	}
-	return c.tellPlan(ctx, tx, kind, *p, text, struct {
+	return c.tellPlan(ctx, tx, end.kind, *p, end.text, struct {
 		Receipt  string                `json:"receipt_id"`
 		State    converge.ReceiptState `json:"state"`
 		Files    []file                `json:"files"`
@@ -362,8 +377,10 @@ func (c *Control) recoverApply(ctx context.Context, receipt converge.Receipt) er
 		word = "finished"
 	}
 	err = c.write(ctx, func(tx store.Tx) error {
-		kind := kindOfApply(p, event.ApplyRecovered, event.RollbackRecovered)
-		return c.close(ctx, tx, &p, &receipt, applied, written, problems, kind, fmt.Sprintf("%s was cut off and is %s", p.ID, word))
+		return c.close(ctx, tx, &p, &receipt, ending{
+			applied: applied, written: written, problems: problems,
+			kind: kindOfApply(p, event.ApplyRecovered, event.RollbackRecovered), text: fmt.Sprintf("%s was cut off and is %s", p.ID, word),
+		})
 	})
 	crash.Point("control.recover-recorded")
 	if err == nil {

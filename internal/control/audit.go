@@ -69,7 +69,7 @@ func (c *Control) auditLocked(ctx context.Context, in api.RunAudit) (api.Audit, 
 	if err := c.counted(ctx, &out, func(tx store.Tx) error { return c.stage(ctx, tx, &k, seen, findings) }); err != nil {
 		return api.Audit{}, err
 	}
-	w := c.world(in, look, k, seen, findings)
+	w := c.world(ctx, in, look, k, seen, findings)
 	var made []converge.Plan
 	if !in.NoPlan {
 		if made, err = c.drafted(ctx, w); err != nil {
@@ -256,7 +256,7 @@ func namesOf(servers []catalog.Server) map[string]bool {
 }
 
 // world is everything that decides what is planned.
-func (c *Control) world(in api.RunAudit, look converge.Look, k known, seen converge.Observation, findings []converge.Finding) converge.World {
+func (c *Control) world(ctx context.Context, in api.RunAudit, look converge.Look, k known, seen converge.Observation, findings []converge.Finding) converge.World {
 	look.Names = nil // those of the revision
 	w := converge.World{
 		Files: seen.Files, Findings: findings, Servers: k.servers, Revision: catalog.Revision(k.servers), Agents: k.agents,
@@ -264,6 +264,7 @@ func (c *Control) world(in api.RunAudit, look converge.Look, k known, seen conve
 		Staged: converge.StagedFrom(k.candidates), Pinned: k.pinned, Waiting: map[string]bool{},
 		Receipts: k.receipts, Records: k.records, Now: c.cfg.Now(),
 	}
+	w.Asked.Retry = actorOf(ctx).Channel != channelLoop // a person who asks again wants what failed, too
 	if in.Agent != "" {
 		w.Asked.Agents = []string{in.Agent}
 	}

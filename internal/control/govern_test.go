@@ -297,7 +297,7 @@ func TestApplyFails(t *testing.T) {
 		state converge.PlanState
 	}{
 		{fault.New(fault.Unavailable, "disk-full").Saying("no space").Hinting("free some"), "apply.undone", converge.PlanFailed},
-		{fault.New(fault.Stale, "file-changed").Saying("it has changed").Hinting("audit"), "apply.stale", converge.PlanFailed},
+		{fault.New(fault.Stale, "file-changed").Saying("it has changed").Hinting("audit"), "apply.stale", converge.PlanSuperseded},
 		{errors.New("not ours"), "apply.undone", converge.PlanFailed},
 	} {
 		b, ctx := governedBench(t)
@@ -315,7 +315,18 @@ func TestApplyFails(t *testing.T) {
 			t.Errorf("the last event is %s, want %s", kinds[len(kinds)-1], c.kind)
 		}
 		_, err = b.ApplyPlan(ctx, api.ApplyPlan{Plan: plan.ID})
-		refusedWith(t, err, fault.Conflict, "plan-failed")
+		if c.state == converge.PlanFailed {
+			refusedWith(t, err, fault.Conflict, "plan-failed")
+		} else {
+			refusedWith(t, err, fault.Stale, "plan-stale")
+		}
+		// A person who asks again is offered it again, and has to say yes again.
+		if again := b.offered(ctx, t); again.ID != plan.ID || again.Approval == plan.Approval || again.Approved != approval.Pending {
+			t.Errorf("%+v", again)
+		}
+		if out := b.audit(ctx, t); out.Events != 0 {
+			t.Errorf("the next audit wrote %d events", out.Events)
+		}
 	}
 }
 

@@ -41,11 +41,14 @@ func (c *Control) write(ctx context.Context, fn func(tx store.Tx) error) error {
 	return err
 }
 
+// channelLoop is the channel of what mcpx does by itself.
+const channelLoop = "loop"
+
 // actorOf is who made a change: the caller that the edge has proved, or mcpx by itself.
 func actorOf(ctx context.Context) event.Actor {
 	p, proved := api.PrincipalOf(ctx)
 	if !proved {
-		return event.Actor{Principal: api.Owner.Name, Channel: "loop"}
+		return event.Actor{Principal: api.Owner.Name, Channel: channelLoop}
 	}
 	caller := api.CallerOf(ctx)
 	return event.Actor{Principal: p.Name, Client: caller.Client, Channel: cmp.Or(caller.Channel, "cli")}

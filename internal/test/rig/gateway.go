@@ -113,7 +113,7 @@ func (g *Gateway) Spawn() {
 	g.cmd.Dir = g.Home
 	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
 	if g.Alone {
-		ownSession(g.cmd)
+		OwnSession(g.cmd)
 	}
 	if err := g.cmd.Start(); err != nil {
 		g.t.Fatal(err)

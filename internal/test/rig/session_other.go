@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-func ownSession(*exec.Cmd) {}
+// OwnSession does nothing here.
+func OwnSession(*exec.Cmd) {}
 
 // Pause needs a signal that this system does not have.
 func Pause(t testing.TB, _ int) { t.Skip("skip: no SIGSTOP") }

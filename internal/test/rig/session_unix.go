@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-func ownSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+// OwnSession starts a process in a session of its own, so without a controlling terminal.
+func OwnSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // Pause stops a process with SIGSTOP, so that whoever writes to it fills its pipes and waits.
 func Pause(t testing.TB, pid int) { signal(t, pid, syscall.SIGSTOP) }

@@ -58,7 +58,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode": exitcode, "json": jsonValue, "until": until, "http": request, "killchild": killChild, "mode": mode, "busyport": busyPort, "alive": alive, "gone": gone,
+			"exitcode": exitcode, "json": jsonValue, "until": until, "http": request, "killchild": killChild, "mode": mode, "busyport": busyPort, "alive": alive, "gone": gone, "person": person, "edit": edit,
 		},
 	})
 }
@@ -87,9 +87,8 @@ func run(ts *testscript.TestScript, args []string) (stdout, stderr string, code 
 	}
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), &out, &complaints
-	for _, name := range []string{"MCPX_HOME", "HOME", "PATH", "MCPX_LISTENER_ADDRESS", "MCPX_LISTENER_LOOPBACK_AUTH", "MCPX_LISTENER_ALLOWED_HOSTS", "MCPX_SUPERVISOR_ORPHAN_TTL", "PASSED_TOKEN"} {
-		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
-	}
+	cmd.Env = environ(ts)
+	rig.OwnSession(cmd) // no terminal of whoever runs the tests: there is nobody to ask
 	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		ts.Fatalf("%s: %v", strings.Join(args, " "), err)

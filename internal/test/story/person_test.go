@@ -1,0 +1,88 @@
+package story
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// shownCode is what a person is asked to type back.
+var shownCode = regexp.MustCompile(`type (\w{4}) and press Enter`)
+
+// person N ANSWER COMMAND... runs a command on a terminal of its own. ANSWER is what the person does when asked: agrees
+// types the code back, refuses types something else. The story sees in stdout what the person saw.
+func person(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 || args[1] != "agrees" && args[1] != "refuses" {
+		ts.Fatalf("usage: person N agrees|refuses COMMAND...")
+	}
+	path := filepath.Join(strings.Split(ts.Getenv("PATH"), string(filepath.ListSeparator))[0], args[2])
+	cmd := exec.Command(path, args[3:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(environ(ts), "TERM=dumb")
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
+	ts.Check(err)
+	defer terminal.Close()
+	stop := time.AfterFunc(within, func() { _ = cmd.Process.Kill() })
+	defer stop.Stop()
+	var seen strings.Builder
+	answered := 0
+	chunk := make([]byte, 4096)
+	for {
+		n, err := terminal.Read(chunk)
+		seen.Write(chunk[:n])
+		if codes := shownCode.FindAllStringSubmatch(seen.String(), -1); len(codes) > answered {
+			answered = len(codes)
+			answer := codes[answered-1][1]
+			if args[1] == "refuses" {
+				answer = "no"
+			}
+			if _, err := io.WriteString(terminal, answer+"\n"); err != nil {
+				ts.Fatalf("the terminal cannot be written: %v", err)
+			}
+		}
+		if err != nil { // the system tells the end of the other side by an error
+			break
+		}
+	}
+	err = cmd.Wait()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		ts.Fatalf("%v", err)
+	}
+	_, _ = ts.Stdout().Write([]byte(strings.ReplaceAll(seen.String(), "\r\n", "\n")))
+	if code := cmd.ProcessState.ExitCode(); strconv.Itoa(code) != args[0] {
+		ts.Fatalf("%s: exit code %d, want %s\n%s", strings.Join(args[2:], " "), code, args[0], seen.String())
+	}
+}
+
+// environ is the environment of a command in a story.
+func environ(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range []string{"MCPX_HOME", "HOME", "PATH", "MCPX_LISTENER_ADDRESS", "MCPX_LISTENER_LOOPBACK_AUTH", "MCPX_LISTENER_ALLOWED_HOSTS", "MCPX_SUPERVISOR_ORPHAN_TTL", "PASSED_TOKEN"} {
+		env = append(env, name+"="+ts.Getenv(name))
+	}
+	return env
+}
+
+// edit FILE OLD NEW replaces a text in a file, as its agent would: it is written anew.
+func edit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: edit FILE OLD NEW")
+	}
+	path := ts.MkAbs(args[0])
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	next := strings.Replace(string(data), args[1], args[2], 1)
+	if next == string(data) {
+		ts.Fatalf("%s has no %q:\n%s", args[0], args[1], data)
+	}
+	ts.Check(os.WriteFile(path, []byte(next), 0o600))
+}
