@@ -47,6 +47,8 @@ type Config struct {
 	Reach func(ctx context.Context, s catalog.Server) error
 	// Observe reads the configuration files of agents. It writes nothing.
 	Observe func(ctx context.Context, look converge.Look) (converge.Observation, error)
+	// Tools is the guard that the gateway was given.
+	Tools *ToolGuard
 	// Spell writes entries as a file of an agent. Dropped leads from the name of a server to what the agent cannot be told.
 	Spell func(agent string, forms []converge.Form) (document []byte, format string, dropped map[string]string, err error)
 	// Target reads and writes them, inside of a plan only.
@@ -114,6 +116,7 @@ func New(c Config) (*Control, error) {
 		{"Logs", c.Logs == nil},
 		{"Reach", c.Reach == nil},
 		{"Observe", c.Observe == nil},
+		{"Tools", c.Tools == nil},
 		{"Spell", c.Spell == nil},
 		{"Target", c.Target == nil},
 		{"Look", c.Look == nil},
@@ -142,7 +145,9 @@ func New(c Config) (*Control, error) {
 			return nil, errors.New("control: Config.Overlay has an entry without an id")
 		}
 	}
-	return &Control{cfg: c}, nil
+	control := &Control{cfg: c}
+	c.Tools.control = control
+	return control, nil
 }
 
 // Load gives the gateway what the catalog says. The daemon calls it once, before it listens.
@@ -208,6 +213,9 @@ func (c *Control) placeOverlay(ctx context.Context) error {
 func (c *Control) applyLocked(ctx context.Context) error {
 	all, err := c.entries(ctx)
 	if err != nil {
+		return err
+	}
+	if err := c.loadGuard(ctx); err != nil { // before a server is routed
 		return err
 	}
 	c.cfg.Gateway.Apply(all)

@@ -94,6 +94,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 	c, err := New(Config{
 		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Listener: "127.0.0.1:30000", Base: "http://127.0.0.1:30000"},
 		Reach: func(context.Context, catalog.Server) error { return b.reach },
+		Tools: &ToolGuard{},
 		Spell: func(agent string, forms []converge.Form) ([]byte, string, map[string]string, error) {
 			return nil, "", nil, fault.New(fault.Invalid, "agent-unknown").Saying("%q", agent)
 		},

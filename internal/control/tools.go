@@ -71,6 +71,9 @@ func (c *Control) CallTool(ctx context.Context, in api.CallTool) (api.ToolResult
 	if err != nil {
 		return api.ToolResult{}, err
 	}
+	if c.cfg.Tools.Held(s.ID)[in.Tool] {
+		return api.ToolResult{}, heldFault(s.Name, in.Tool)
+	}
 	arguments := in.Arguments
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)

@@ -22,7 +22,7 @@ import (
 )
 
 // newGateway joins the data path with its backends.
-func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway.Gateway, error) {
+func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails, tools gateway.Tools) (*gateway.Gateway, error) {
 	if hide := d.cfg.Overlay.hide; hide != nil {
 		hide(&d.redact)
 	}
@@ -49,7 +49,7 @@ func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails) (*gateway
 		rejoin = rejoinWithin
 	}
 	return gateway.New(gateway.Config{
-		Sessions: sessions{d.db}, Rejoin: rejoin,
+		Sessions: sessions{d.db}, Rejoin: rejoin, Tools: tools,
 		Next: func(ctx context.Context, s *gateway.Server, st *gateway.Stream, body []byte) []byte {
 			return d.front.Rest(ctx, s, st, body)
 		},

@@ -199,7 +199,8 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		Detached: c.LogFile != "", LogFile: c.LogFile, Up: len(c.Overlay.Servers) > 0,
 	}
 	tails := telemetry.NewTails(c.Now, d.redact.Text)
-	if d.gateway, err = d.newGateway(epoch, tails); err != nil {
+	guard := &control.ToolGuard{}
+	if d.gateway, err = d.newGateway(epoch, tails, guard); err != nil {
 		return err
 	}
 	files, err := d.newFiles()
@@ -207,7 +208,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		return err
 	}
 	d.control, err = control.New(control.Config{
-		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
+		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,

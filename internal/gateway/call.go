@@ -80,7 +80,7 @@ func (c *call) finish(a answer) bool {
 		c.timer.Stop()
 	}
 	c.mu.Unlock()
-	c.answer(a)
+	c.answer(c.screened(a))
 	return true
 }
 

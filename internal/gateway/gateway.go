@@ -45,6 +45,7 @@ type Config struct {
 	// them. nil knows all.
 	Learn    func(ctx context.Context, s catalog.Server) bool
 	Sessions SessionStore // keeps sessions over restarts; nil keeps none
+	Tools    Tools        // holds back tools that nobody has agreed to; nil holds none
 	// Next asks the daemon after this one, once it was handed the server, for the response to a request of our own; nil
 	// when there will be none.
 	Next   func(ctx context.Context, s *Server, st *Stream, body []byte) []byte

@@ -49,6 +49,10 @@ func (x *Session) request(st *Stream, body []byte, m rpc.Message) *Stream {
 		return st
 	}
 	x.noted(id)
+	if x.srv.withheld(method, body, m) {
+		x.srv.refuseWithheld(st, id)
+		return st
+	}
 	if x.bridged {
 		x.requestBridged(st, method, body, m)
 		return st

@@ -48,6 +48,10 @@ func (s *Server) Modern(r ModernRequest) *Stream {
 	s.requests.Add(1)
 	st := newStream("", false)
 	st.moved = s.moved
+	if s.withheld(r.method(), r.Body, r.Msg) {
+		s.refuseWithheld(st, r.id())
+		return st
+	}
 	if r.method() == "subscriptions/listen" {
 		st.moved = s.handed
 	}
