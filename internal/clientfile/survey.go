@@ -38,7 +38,7 @@ func (f *Files) survey(look converge.Look, path string) (real string, c atomicfi
 	real, err = resolved(path)
 	switch {
 	case errors.Is(err, atomicfile.ErrLinkLoop), errors.Is(err, errLinkLoop):
-		return "", c, refuse("link-loop", "the links of %s lead in a circle", path).Hinting("correct the link")
+		return "", c, fault.New(fault.Denied, "link-loop").Saying("the links of %s lead in a circle", path).Hinting("correct the link").Retrying(fault.AfterFix)
 	case err != nil:
 		return "", c, unreadableFile(path, err)
 	}
@@ -51,14 +51,10 @@ func (f *Files) survey(look converge.Look, path string) (real string, c atomicfi
 	return real, c, writable(path, real, c)
 }
 
-func refuse(code, format string, args ...any) *fault.Error {
-	return fault.New(fault.Denied, code).Saying(format, args...).Retrying(fault.AfterFix)
-}
-
 func unreadableFile(path string, err error) error {
 	switch {
 	case errors.Is(err, atomicfile.ErrIrregular):
-		return refuse("file-irregular", "%s is no regular file", path).Hinting("mcpx writes regular files only; put one there")
+		return fault.New(fault.Denied, "file-irregular").Saying("%s is no regular file", path).Hinting("mcpx writes regular files only; put one there").Retrying(fault.AfterFix)
 	case errors.Is(err, atomicfile.ErrTooLarge):
 		return fault.New(fault.Invalid, "unsupported-file").Saying("%s is larger than %d MiB", path, atomicfile.MaxContent>>20).Hinting("edit it by hand")
 	case errors.Is(err, atomicfile.ErrBusy):
@@ -99,7 +95,7 @@ func (f *Files) insideOf(look converge.Look, path, real string) error {
 	if below(real, canonical) {
 		return nil
 	}
-	return refuse("link-outside-home", "%s is a link to %s, which is outside of %s", path, real, root).Hinting("edit %s by hand, or move it into %s", real, root)
+	return fault.New(fault.Denied, "link-outside-home").Saying("%s is a link to %s, which is outside of %s", path, real, root).Hinting("edit %s by hand, or move it into %s", real, root).Retrying(fault.AfterFix)
 }
 
 // below says whether a cleaned path lies in a directory.
@@ -116,14 +112,14 @@ func writable(path, real string, c atomicfile.Content) error {
 	if !c.Absent {
 		switch {
 		case c.Immutable:
-			return refuse("file-immutable", "%s is marked as immutable", path).Hinting("take the mark away with `chattr -i %s` (macOS: `chflags nouchg`)", real)
+			return fault.New(fault.Denied, "file-immutable").Saying("%s is marked as immutable", path).Hinting("take the mark away with `chattr -i %s` (macOS: `chflags nouchg`)", real).Retrying(fault.AfterFix)
 		case c.Owner >= 0 && c.Owner != os.Geteuid():
-			return refuse("file-foreign-owner", "%s belongs to another user (id %d)", path, c.Owner).Hinting("give it back with `chown`, or let its owner run mcpx")
+			return fault.New(fault.Denied, "file-foreign-owner").Saying("%s belongs to another user (id %d)", path, c.Owner).Hinting("give it back with `chown`, or let its owner run mcpx").Retrying(fault.AfterFix)
 		case c.Mode&ownerWrites == 0:
-			return refuse("file-read-only", "%s is read-only", path).Hinting("if you want it changed, run `chmod u+w %s`", real)
+			return fault.New(fault.Denied, "file-read-only").Saying("%s is read-only", path).Hinting("if you want it changed, run `chmod u+w %s`", real).Retrying(fault.AfterFix)
 		case c.Links > 1:
-			return refuse("file-hard-linked", "%s has %d names: the others would keep the old content", path, c.Links).
-				Hinting("make it a file of its own: `cp -p %s %s.own && mv %s.own %s`", real, real, real, real)
+			return fault.New(fault.Denied, "file-hard-linked").Saying("%s has %d names: the others would keep the old content", path, c.Links).
+				Hinting("make it a file of its own: `cp -p %s %s.own && mv %s.own %s`", real, real, real, real).Retrying(fault.AfterFix)
 		}
 	}
 	dir := filepath.Dir(real)
@@ -134,8 +130,8 @@ func writable(path, real string, c atomicfile.Content) error {
 		dir = filepath.Dir(dir)
 	}
 	if err := atomicfile.Writable(dir); err != nil {
-		return refuse("directory-read-only", "no file can be made in %s, so %s cannot be replaced", dir, path).
-			Hinting("check the mode of the directory, and whether its disk is mounted read-only").Because(cause(err))
+		return fault.New(fault.Denied, "directory-read-only").Saying("no file can be made in %s, so %s cannot be replaced", dir, path).
+			Hinting("check the mode of the directory, and whether its disk is mounted read-only").Retrying(fault.AfterFix).Because(cause(err))
 	}
 	return nil
 }

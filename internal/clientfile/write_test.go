@@ -364,6 +364,22 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestReadOnlyDisk: it is told before anything is tried.
+func TestReadOnlyDisk(t *testing.T) {
+	h := newHouse(t)
+	h.write(geminiFile, geminiOld)
+	change := h.draft(Gemini, geminiFile, route)
+	dir := filepath.Dir(h.path(geminiFile))
+	h.readOnly(dir)
+	_, err := h.apply(change)
+	if e := fault.From(err); e == nil || e.Code != "directory-read-only" {
+		t.Errorf("%v", err)
+	}
+	if h.read(geminiFile) != geminiOld {
+		t.Error("it was written")
+	}
+}
+
 func TestLinkStays(t *testing.T) {
 	h := newHouse(t)
 	h.write("dotfiles/gemini.json", geminiOld)
