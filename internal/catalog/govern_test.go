@@ -323,10 +323,10 @@ func TestHiddenCharacters(t *testing.T) {
 	for text, want := range map[string]int{
 		"plain text, Größe, 東京, שלום":      0,
 		"family 👩‍👩‍👧 ❤️ and\ttabs\nlines": 0,
-		"a\u200bb":                                  1,
-		"\u202ea\u2066b\u2069":                      3,
-		"\U000E0041\U000E0042":                      2,
-		"\ufeffx\u00ad":                             2,
+		"a\u200bb":             1,
+		"\u202ea\u2066b\u2069": 3,
+		"\U000E0041\U000E0042": 2,
+		"\ufeffx\u00ad":        2,
 		`{"description":"a\u200b\u200b b\u2060"}`:   2,
 		`{"x":["\u202e",{"\u200c":1}],"y":"plain"}`: 2,
 	} {

@@ -231,9 +231,9 @@ func WordDiff(before, after string) []DiffPart {
 	for i := range common {
 		common[i] = make([]uint16, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
+	for i, word := range slices.Backward(a) {
 		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
+			if word == b[j] {
 				common[i][j] = common[i+1][j+1] + 1
 			} else {
 				common[i][j] = max(common[i+1][j], common[i][j+1])

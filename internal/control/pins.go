@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
@@ -122,11 +123,8 @@ func listDigest(list []catalog.ToolPin) string {
 		digests = append(digests, t.Digest)
 	}
 	slices.Sort(digests)
-	h := sha256.New()
-	for _, d := range digests {
-		fmt.Fprintln(h, d)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	sum := sha256.Sum256([]byte(strings.Join(digests, "\n")))
+	return hex.EncodeToString(sum[:16])
 }
 
 // toolGone is a tool that was agreed to and is offered no more. Nothing happens with it.
