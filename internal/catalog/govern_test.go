@@ -320,13 +320,17 @@ func TestPins(t *testing.T) {
 }
 
 func TestHiddenCharacters(t *testing.T) {
+	for _, text := range []string{"plain text, Größe, 東京, שלום", "family 👩‍👩‍👧 ❤️ and\ttabs\nlines", `{"x": ["plain"]}`} {
+		if got := HiddenCharacters([]byte(text)); len(got) > 0 {
+			t.Errorf("%q: %U are no hidden characters", text, got)
+		}
+	}
 	for text, want := range map[string]int{
-		"plain text, Größe, 東京, שלום":      0,
-		"family 👩‍👩‍👧 ❤️ and\ttabs\nlines": 0,
 		"a\u200bb":             1,
 		"\u202ea\u2066b\u2069": 3,
 		"\U000E0041\U000E0042": 2,
 		"\ufeffx\u00ad":        2,
+
 		`{"description":"a\u200b\u200b b\u2060"}`:   2,
 		`{"x":["\u202e",{"\u200c":1}],"y":"plain"}`: 2,
 	} {
