@@ -19,7 +19,8 @@ var approvalList = Command{
 		{Name: "state", Kind: StringFlag, Value: "STATE", Usage: "only those in STATE", Choices: []string{
 			string(approval.Pending), string(approval.Approved), string(approval.Denied), string(approval.Expired), string(approval.Revoked), string(approval.Consumed),
 		}},
-		limitFlag, {Name: "after", Kind: StringFlag, Value: "APPROVAL", Usage: "the page after APPROVAL, the last one of the page before"},
+		limitFlag,
+		{Name: "after", Kind: StringFlag, Value: "APPROVAL", Usage: "the page after APPROVAL, the last one of the page before"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		service, err := e.API(ctx)

@@ -234,7 +234,7 @@ var auditExport = Command{
 		{Name: "to", Kind: StringFlag, Value: "FILE", Usage: "write to FILE"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
-		var w io.Writer = e.Out
+		w := e.Out
 		switch to := a.String("to"); to {
 		case "":
 			return fault.New(fault.Invalid, "usage").Saying("--to is required").Hinting("name a file, or - for stdout")

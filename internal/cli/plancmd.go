@@ -19,7 +19,8 @@ var planList = Command{
 		{Name: "all", Kind: BoolFlag, Usage: "also those that are done or count no more"},
 		{Name: "agent", Kind: StringFlag, Value: "KIND", Usage: "only for the agent KIND"},
 		{Name: "state", Kind: StringFlag, Value: "STATE", Usage: "only those in STATE", Choices: planStates},
-		limitFlag, {Name: "before", Kind: StringFlag, Value: "PLAN", Usage: "the page after PLAN, the last one of the page before"},
+		limitFlag,
+		{Name: "before", Kind: StringFlag, Value: "PLAN", Usage: "the page after PLAN, the last one of the page before"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		service, err := e.API(ctx)

@@ -294,14 +294,11 @@ func planBody(p converge.Plan) any {
 }
 
 func problemCodes(problems []converge.Problem) string {
-	text := ""
-	for i, p := range problems {
-		if i > 0 {
-			text += ", "
-		}
-		text += p.Code
+	codes := make([]string, 0, len(problems))
+	for _, p := range problems {
+		codes = append(codes, p.Code)
 	}
-	return text
+	return strings.Join(codes, ", ")
 }
 
 // row shows a plan in a list.

@@ -15,7 +15,12 @@ import (
 	"mcpx/internal/test/rig"
 )
 
-func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == decideVerb {
+		os.Exit(decide(os.Args[2], os.Args[3]))
+	}
+	os.Exit(rig.Main(m))
+}
 
 // seeded is the randomness of a test.
 func seeded(t *testing.T) *rand.Rand {

@@ -80,10 +80,12 @@ func run(t *testing.T, binary string, what scenario, first, later script, killed
 	p.end()
 }
 
-// scenarios are two: changes with their acknowledgements and an orderly stop, and planned restarts.
+// scenarios are three: changes with their acknowledgements and an orderly stop, planned restarts, and changes to the files
+// of agents.
 var scenarios = []scenario{
 	{"changes", (*play).changes, []string{"alpha"}},
 	{"restarts", (*play).restarts, []string{"alpha"}},
+	{"governed", (*play).governed, []string{"alpha"}},
 }
 
 func (p *play) changes() {
