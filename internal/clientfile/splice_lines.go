@@ -258,6 +258,7 @@ func lineEnd(b []byte) []byte {
 type part struct {
 	start, end int
 	gone       bool
+	loose      bool // it ends in a colon or a tag, behind which nothing is
 }
 
 // bracketed edits what stands between brackets: open is the offset of the first one, behind is after the last one.
@@ -311,15 +312,15 @@ func (p *page) bracketed(open, behind int, parts []part, fresh []string, pad str
 			text += separator + f
 		}
 		if keep < len(parts)-1 || text != "" {
-			text = p.apart(parts[keep].end) + text
+			text = parts[keep].apart() + text
 			p.replace(parts[keep].end, last.end, text)
 		}
 	}
 }
 
-// apart keeps what follows off a colon without a value, in YAML: they would be one word.
-func (p *page) apart(end int) string {
-	if p.data[end-1] == ':' {
+// apart keeps what follows off the end of a part, where they would be one word.
+func (m part) apart() string {
+	if m.loose {
 		return " "
 	}
 	return ""
@@ -358,7 +359,7 @@ func (p *page) bracketedRows(open int, parts []part, fresh []string, keep int) {
 	line := p.line(last.end)
 	ended := p.comma(last.end) >= 0
 	if comma := p.comma(parts[keep].end); comma < 0 && len(fresh) > 0 {
-		p.replace(parts[keep].end, parts[keep].end, p.apart(parts[keep].end)+",")
+		p.replace(parts[keep].end, parts[keep].end, parts[keep].apart()+",")
 	} else if comma >= 0 && !ended && len(fresh) == 0 {
 		p.replace(comma, comma+1, "")
 	}

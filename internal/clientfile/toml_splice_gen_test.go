@@ -103,7 +103,6 @@ func (g invented) changes(root node) []op {
 type tomlPage struct {
 	invented
 	nl       string
-	b        strings.Builder
 	sections []string
 	eq       string
 }
@@ -159,7 +158,7 @@ func (g *tomlPage) table(path []string, v node, implicit bool) {
 		g.row(&b, body, key, f.value)
 		rows++
 	}
-	if rows > 0 || path != nil && !(implicit && len(g.sections) > at+1) {
+	if rows > 0 || path != nil && (!implicit || len(g.sections) == at+1) {
 		g.sections[at] = b.String()
 	}
 }

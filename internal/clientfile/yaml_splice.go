@@ -2,6 +2,7 @@ package clientfile
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -113,24 +114,11 @@ func (d *yamlEditor) change(o op) error {
 }
 
 func merges(k *yamlKnot) bool {
-	for _, kid := range k.kids {
-		if kid.place.merge {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k.kids, func(kid *yamlKnot) bool { return kid.place.merge })
 }
 
 func anchored(k *yamlKnot) bool {
-	if k.place.odd || k.place.merge {
-		return true
-	}
-	for _, kid := range k.kids {
-		if anchored(kid) {
-			return true
-		}
-	}
-	return false
+	return k.place.odd || k.place.merge || slices.ContainsFunc(k.kids, anchored)
 }
 
 // offset finds a position of the parser, which counts runes.
@@ -156,7 +144,9 @@ func (d *yamlEditor) locate(y *yaml.Node, col, from int, k *yamlKnot) (end int, 
 	start := d.offset(y.Line, y.Column)
 	plain := y.Kind == yaml.ScalarNode && y.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 	if plain && y.Value == "" && y.Anchor == "" && y.Style&yaml.TaggedStyle == 0 {
-		start = from
+		if next := d.blanks(from, false); start != next || next >= d.length || d.data[next] != '!' { // a tag without a name
+			start = from
+		}
 	}
 	if k != nil {
 		k.place.y = y
@@ -167,7 +157,7 @@ func (d *yamlEditor) locate(y *yaml.Node, col, from int, k *yamlKnot) (end int, 
 	}
 	at := start
 	block := (y.Kind == yaml.MappingNode || y.Kind == yaml.SequenceNode) && y.Style&yaml.FlowStyle == 0
-	if !block || y.Anchor != "" || y.Style&yaml.TaggedStyle != 0 {
+	if !block || y.Anchor != "" || y.Style&yaml.TaggedStyle != 0 || d.tagged(y, start) {
 		at = d.properties(start, !plain || y.Value != "")
 		odd = at > start
 	}
@@ -205,6 +195,13 @@ func (d *yamlEditor) locate(y *yaml.Node, col, from int, k *yamlKnot) (end int, 
 		return d.blockScalar(at, col), odd
 	}
 	return d.plain(y.Value, at), odd
+}
+
+// tagged says whether a block has a tag without a name. What stands at the beginning of a mapping may also belong to
+// its first key.
+func (d *yamlEditor) tagged(y *yaml.Node, start int) bool {
+	first := y.Content[0]
+	return start < d.length && d.data[start] == '!' && (first.Line != y.Line || first.Column != y.Column)
 }
 
 // properties passes anchors and tags. More says whether a value follows them, and not nothing.

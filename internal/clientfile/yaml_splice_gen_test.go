@@ -131,7 +131,7 @@ func (g *yamlPage) lines(b *strings.Builder, s string, col int) bool {
 		return false
 	}
 	b.WriteString(g.pick([]string{" |", " |-", " |+", " >", fmt.Sprintf(" |%d", g.unit)}) + g.pick([]string{"", " # c"}) + g.nl)
-	for _, line := range strings.Split(strings.TrimRight(s, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
 		b.WriteString(g.pad(col+g.unit) + line + g.nl)
 	}
 	b.WriteString(g.pick([]string{"", "", g.nl, g.nl + g.nl}))
@@ -211,6 +211,7 @@ func FuzzSpliceYAML(f *testing.F) {
 	for _, s := range []string{
 		"", "a:\n- b: 1\n  c: 2\n", "a: {b: [1, 2 ], c}\r\n", "---\na: |+\n  x\n\nb: >-\n  y\n...\n", "\xef\xbb\xbf# c\na: 'x''y'\n", "a: &x\n  b: 1\nb: *x\n",
 		"? a\n: b\n", "a:\n  - - b\n    - c\n  -\n    d: e\n", "a: x\n  y\nb: \"x\\\n  y\"\n", "a: !!str x\n<<: {b: c}\n", "{\"a\":{\"b\":1}}", "a: ~\nb:\n", "[a: b]", "a: b\u2028c: d",
+		"A: ''#", " []", "{0: }", "{00:}", "{! }", "0: !", "0: !00\n...", "0: \n !\n -", // found by fuzzing
 	} {
 		f.Add([]byte(s), uint64(0))
 	}

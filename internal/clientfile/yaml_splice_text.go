@@ -154,17 +154,18 @@ func (d *yamlEditor) scalar(v node, flow bool) string {
 // inline writes a value in brackets.
 func (d *yamlEditor) inline(v node) string {
 	var all []string
-	switch {
-	case v.kind == object:
+	switch v.kind {
+	case object:
 		for _, f := range v.fields {
 			all = append(all, d.name(f.name, true)+": "+d.inline(f.value))
 		}
 		return "{" + strings.Join(all, ", ") + "}"
-	case v.kind == list:
+	case list:
 		for _, item := range v.items {
 			all = append(all, d.inline(item))
 		}
 		return "[" + strings.Join(all, ", ") + "]"
+	case absent, text, number, boolean:
 	}
 	return d.scalar(v, true)
 }

@@ -66,7 +66,8 @@ func (d *yamlEditor) brackets(k *yamlKnot) {
 	}
 	parts := make([]part, len(old))
 	for i, kid := range old {
-		parts[i] = part{kid.place.row, max(kid.place.end, kid.place.mark), kid.gone}
+		at := kid.place
+		parts[i] = part{start: at.row, end: max(at.end, at.mark), gone: kid.gone, loose: at.odd || at.start == at.end && at.mark > at.keyEnd && k.was.kind == object}
 		if kid.place.complex && kid.gone {
 			d.fail(unsupported("a key is no simple one"))
 		}
