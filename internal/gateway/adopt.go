@@ -199,6 +199,10 @@ func (a *adoption) call(l *lane, heirs map[string]heir, k KeptCall, now time.Tim
 		return false
 	}
 	l.calls[upKey], l.byRef[k.Ref] = c, c
+	if k.State == CallAnswered {
+		c.arrives = true
+		l.arriving++
+	}
 	if c.upTok != "" {
 		l.tokens[c.upTok] = c
 	}

@@ -36,6 +36,7 @@ type call struct {
 	limit, max time.Duration // silence allowed, and the hard maximum; 0: no deadline
 	logs       bool          // a modern request that asked for log messages
 	isListen   bool
+	arrives    bool // adopted with an answer, which is delivered next; the lock of its lane guards it
 	hold       bool // the handshake: its answer is Done when what came of it is saved
 
 	ended   atomic.Bool

@@ -16,9 +16,11 @@ import (
 //   - some time after its answer was written to the client: a daemon that dies in between can still repeat it.
 const (
 	// payAfter is the shortest time between the end of a write and Done. It has to cover what lies in buffers of this
-	// process when the write returns, and in a process that relays it. A daemon that lets go keeps to it, too: what it
-	// wrote last is the next one's to give up.
+	// process when the write returns, and in a process that relays it.
 	payAfter = time.Second
+	// settledAfter is the same for a daemon that lets go. What it wrote later stays, and the next one gives it up when nobody
+	// may resume it any more.
+	settledAfter = payAfter / 4
 	// maxPaid and maxPaidBytes bound what waits for that time; above, the older half is given up early, but never what
 	// was written last. The journal holds 4096 entries and 16 MiB, and a full journal stops the server.
 	maxPaid      = 512
@@ -90,13 +92,8 @@ func (l *lane) paid(d debt) {
 
 // pay gives up what was delivered at least payAfter ago.
 func (l *lane) pay() {
-	now := time.Now() // as the timer has it
 	l.mu.Lock()
-	n := 0
-	for n < len(l.delivered) && now.Sub(l.delivered[n].at) >= payAfter {
-		n++
-	}
-	due := l.payLocked(n)
+	due := l.payLocked(l.deliveredLocked(payAfter))
 	l.paying = len(l.delivered) > 0
 	again := l.paying
 	l.mu.Unlock()
@@ -104,6 +101,23 @@ func (l *lane) pay() {
 	if again {
 		time.AfterFunc(payAfter, l.pay)
 	}
+}
+
+// settleUp gives up what surely reached its client, for a lane that is being left: the next daemon need not get it once more.
+func (l *lane) settleUp() {
+	l.mu.Lock()
+	due := l.payLocked(l.deliveredLocked(settledAfter))
+	l.mu.Unlock()
+	l.done(due...)
+}
+
+// deliveredLocked counts the answers that were delivered so long ago.
+func (l *lane) deliveredLocked(ago time.Duration) (n int) {
+	now := time.Now() // as the timers have it
+	for n < len(l.delivered) && now.Sub(l.delivered[n].at) >= ago {
+		n++
+	}
+	return n
 }
 
 // payLocked gives up the n oldest of the answers that were delivered.

@@ -96,6 +96,32 @@ func TestDeliveredJustNow(t *testing.T) {
 	}
 }
 
+// TestManyAnswersAdopted: answers that an earlier daemon got are no work of the backend: they refuse no call.
+func TestManyAnswersAdopted(t *testing.T) {
+	mc := newMachine(t, busy, answering)
+	x := initialize(t, mc.s, "2025-11-25", "{}")
+	for i := range maxInFlight {
+		reply(t, send(t, x, callBody(strconv.Itoa(i))))
+	}
+	mc.kill()
+	mc.k.frames = make(chan struct{})
+	mc.start()
+	y := mc.again(x)
+	eventually(t, "the child is adopted", func() bool { return y.slot.usable() != nil })
+	r := send(t, y, callBody(`"new"`))
+	close(mc.k.frames)
+	if answer, _ := reply(t, r); member(t, answer, "result") == nil {
+		t.Errorf("a new call got %s", answer)
+	}
+	eventually(t, "the answers have arrived", func() bool { return inFlight(mc.s) == 0 })
+	l := y.slot.usable()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.arriving != 0 {
+		t.Errorf("%d answers are still on their way", l.arriving)
+	}
+}
+
 // TestManySessionsOverCrash: a hundred sessions, each with a call in flight and one whose answer was not delivered.
 func TestManySessionsOverCrash(t *testing.T) {
 	for _, kind := range kinds {

@@ -34,6 +34,9 @@ const (
 // new comes in.
 func (g *Gateway) HandOver(ctx context.Context) error {
 	servers := g.all()
+	for _, s := range servers {
+		s.settleUp()
+	}
 	g.handed.Store(true)
 	errs := make([]error, len(servers))
 	var leaving sync.WaitGroup
@@ -160,6 +163,16 @@ func (s *Server) handOver(ctx context.Context) error {
 	}
 	s.awaitOpening()
 	return errors.Join(errs...)
+}
+
+// settleUp is that of all lanes.
+func (s *Server) settleUp() {
+	s.mu.Lock()
+	lanes := s.lanesLocked()
+	s.mu.Unlock()
+	for _, l := range lanes {
+		l.settleUp()
+	}
 }
 
 // awaitOpening waits until no initialize is being answered. Starts fail at once by now, so this takes no time unless a

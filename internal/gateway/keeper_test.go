@@ -27,6 +27,7 @@ type keeper struct {
 	ended    []string         // what End was called for
 	adopting chan struct{}    // Adopt waits until it is closed; nil: not at all
 	hangs    string           // the bundle that never answers
+	frames   chan struct{}    // Adopt delivers nothing until it is closed; nil: at once
 }
 
 var _ Keeper = (*keeper)(nil)
@@ -191,6 +192,9 @@ func (k *keeper) Adopt(ctx context.Context, id string, take func(Adopted) (Sink,
 	c.mu.Lock()
 	c.link, l.sink = l, sink
 	c.mu.Unlock()
+	if k.frames != nil {
+		<-k.frames
+	}
 	for _, f := range frames {
 		sink.Deliver(Inbound{Body: bytes.Clone(f)})
 	}

@@ -49,6 +49,7 @@ type lane struct {
 	mu       sync.Mutex // guards the tables below; never held while the link or a client is called
 	calls    map[string]*call
 	byRef    map[uint64]*call
+	arriving int // calls whose answer is there and delivered next: they are no work of the backend
 	tokens   map[string]*call
 	tasks    map[string]liveTask // by id, with the owner whose call created them
 	asks     map[string]*ask     // open questions of the server, by its own id
@@ -97,7 +98,7 @@ func (l *lane) dispatch(c *call) {
 		l.slot.resubmit(c, exit)
 		return
 	}
-	if len(l.calls)+len(l.waiting) >= maxInFlight {
+	if len(l.calls)-l.arriving+len(l.waiting) >= maxInFlight {
 		l.mu.Unlock()
 		c.fail(trouble{class: Busy, text: "too many calls in flight", wait: time.Second})
 		return
@@ -209,6 +210,10 @@ func (l *lane) unqueue(c *call) bool {
 }
 
 func (l *lane) removeLocked(c *call) {
+	if c.arrives {
+		c.arrives = false
+		l.arriving--
+	}
 	if l.calls[c.upKey] == c {
 		delete(l.calls, c.upKey)
 	}
