@@ -165,6 +165,9 @@ func TestRouteAndRevert(t *testing.T) {
 		l := desk.place(t, f.agent, f.file)
 		for mutation, data := range mutations(f.agent, f.data) {
 			thorough := mutation == "as it is" || mutation == "comments"
+			if raceOn && mutation != "as it is" {
+				continue
+			}
 			o := Read(l, data, desk.cfg.Hub(desk.look))
 			if hasCode(o.Problems, "config-broken") {
 				continue
@@ -190,7 +193,7 @@ func TestRouteAndRevert(t *testing.T) {
 			})
 		}
 	}
-	if drafts < 600 {
+	if drafts < 600 && !raceOn {
 		t.Errorf("only %d changes could be drafted", drafts)
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package clientfile
+
+const raceOn = false
