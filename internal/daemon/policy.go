@@ -35,13 +35,13 @@ func LoadPolicy(path string) (converge.Policy, error) {
 	d := toml.NewDecoder(strings.NewReader(string(data))).DisallowUnknownFields()
 	if err := d.Decode(&file); err != nil {
 		f := fault.New(fault.Invalid, "policy-invalid").Saying("%s: %v", path, err).Hinting("docs/governance.md lists what the file may say")
-		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
-			line, column := at.Position()
-			return converge.Policy{}, f.Saying("%s, line %d, column %d: %v", path, line, column, err)
-		}
 		if missing, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(missing.Errors) > 0 {
 			line, _ := missing.Errors[0].Position()
 			return converge.Policy{}, f.Saying("%s, line %d: there is no %s in a policy", path, line, strings.Join(missing.Errors[0].Key(), "."))
+		}
+		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
+			line, column := at.Position()
+			return converge.Policy{}, f.Saying("%s, line %d, column %d: %v", path, line, column, err)
 		}
 		return converge.Policy{}, f
 	}
