@@ -53,6 +53,7 @@ lint:
 unit:
 	$(GO) test $(RACE) -shuffle=on -timeout 10m $(UNITS)
 	$(GO) test -run '^Test(Allocations|Memory)$$' -timeout 5m ./internal/gateway ./internal/shim
+	$(GO) test -run '^TestSplice' -timeout 5m ./internal/clientfile # all generated files: under the detector a part
 
 story:
 	$(GO) test -shuffle=on -timeout 10m ./internal/test/story/...

@@ -254,6 +254,9 @@ func TestSpliceTOMLGenerated(t *testing.T) {
 // generated checks the changes of generated documents.
 func generated(t *testing.T, n int, d dialect, write func(invented) []byte) {
 	t.Helper()
+	if raceOn {
+		n /= 20
+	}
 	edited, refused := 0, map[string]int{}
 	for i := range n {
 		g := invented{rand.New(rand.NewPCG(4, uint64(i)))}
@@ -296,6 +299,9 @@ func TestSpliceTOMLLarge(t *testing.T) {
 // linear checks that a file of five times the size takes about five times as long.
 func linear(t *testing.T, splice func([]byte, []op) ([]span, error), file func(size int) []byte, ops []op) {
 	t.Helper()
+	if raceOn {
+		t.Skip("the race detector distorts times")
+	}
 	cost := func(size int) time.Duration {
 		data := file(size)
 		best := time.Hour
