@@ -48,6 +48,11 @@ func (*Child) EndGroup(time.Duration) []int { return nil }
 // Signal has nobody to signal.
 func (*Child) Signal(os.Signal) {}
 
+// Foreground is not supported here.
+func Foreground(context.Context, Command, *os.File, *os.File) (Status, error) {
+	return Status{}, errors.ErrUnsupported
+}
+
 // Identify is not supported here.
 func Identify(int) (Identity, error) { return Identity{}, ErrUnknown }
 
