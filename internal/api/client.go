@@ -162,6 +162,66 @@ func (c *Client) RollBack(ctx context.Context, in RollBack) (PlanView, error) {
 	return call[PlanView](ctx, c, "receipt.rollback", in)
 }
 
+// Tokens lists tokens.
+func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) {
+	return call[TokenPage](ctx, c, "token.list", in)
+}
+
+// IssueToken makes the token of an agent.
+func (c *Client) IssueToken(ctx context.Context, in IssueToken) (TokenChange, error) {
+	return call[TokenChange](ctx, c, "token.issue", in)
+}
+
+// RotateToken puts another token in the place of one.
+func (c *Client) RotateToken(ctx context.Context, in TokenRef) (TokenChange, error) {
+	return call[TokenChange](ctx, c, "token.rotate", in)
+}
+
+// RevokeToken ends a token.
+func (c *Client) RevokeToken(ctx context.Context, in TokenRef) (TokenChange, error) {
+	return call[TokenChange](ctx, c, "token.revoke", in)
+}
+
+// CheckAgents says how agents do.
+func (c *Client) CheckAgents(ctx context.Context, in ChecksQuery) (Checks, error) {
+	return call[Checks](ctx, c, "agent.check", in)
+}
+
+// HubStatus gives the state of mcpx for one agent.
+func (c *Client) HubStatus(ctx context.Context, in HubQuery) (HubStatus, error) {
+	return call[HubStatus](ctx, c, "hub.status", in)
+}
+
+// HubPlans lists plans of one agent.
+func (c *Client) HubPlans(ctx context.Context, in HubPlansQuery) (HubPlans, error) {
+	return call[HubPlans](ctx, c, "hub.plans", in)
+}
+
+// HubPlan gives one plan of an agent.
+func (c *Client) HubPlan(ctx context.Context, in HubPlanRef) (HubPlanView, error) {
+	return call[HubPlanView](ctx, c, "hub.plan", in)
+}
+
+// HubEntry says how an agent reaches a server.
+func (c *Client) HubEntry(ctx context.Context, in HubEntryQuery) (HubEntry, error) {
+	return call[HubEntry](ctx, c, "hub.entry", in)
+}
+
+// HubRuntime says what runs for one agent.
+func (c *Client) HubRuntime(ctx context.Context, in HubRuntimeQuery) (HubRuntime, error) {
+	return call[HubRuntime](ctx, c, "hub.runtime", in)
+}
+
+// HubCredentials says which credentials the servers of an agent need.
+func (c *Client) HubCredentials(ctx context.Context, in HubQuery) (HubCredentials, error) {
+	return call[HubCredentials](ctx, c, "hub.credentials", in)
+}
+
+// HubCatalog searches the catalog for one agent.
+func (c *Client) HubCatalog(ctx context.Context, in HubCatalogQuery) (HubCatalog, error) {
+	return call[HubCatalog](ctx, c, "hub.catalog", in)
+}
+
 // Servers lists the servers.
 func (c *Client) Servers(ctx context.Context, in ServersQuery) (ServerPage, error) {
 	return call[ServerPage](ctx, c, "server.list", in)

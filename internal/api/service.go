@@ -34,6 +34,21 @@ type Service interface {
 	Receipts(ctx context.Context, in ReceiptsQuery) (ReceiptPage, error)
 	RollBack(ctx context.Context, in RollBack) (PlanView, error)
 
+	Tokens(ctx context.Context, in TokensQuery) (TokenPage, error)
+	IssueToken(ctx context.Context, in IssueToken) (TokenChange, error)
+	RotateToken(ctx context.Context, in TokenRef) (TokenChange, error)
+	RevokeToken(ctx context.Context, in TokenRef) (TokenChange, error)
+
+	// What an agent may read, see hub.go.
+	CheckAgents(ctx context.Context, in ChecksQuery) (Checks, error)
+	HubStatus(ctx context.Context, in HubQuery) (HubStatus, error)
+	HubPlans(ctx context.Context, in HubPlansQuery) (HubPlans, error)
+	HubPlan(ctx context.Context, in HubPlanRef) (HubPlanView, error)
+	HubEntry(ctx context.Context, in HubEntryQuery) (HubEntry, error)
+	HubRuntime(ctx context.Context, in HubRuntimeQuery) (HubRuntime, error)
+	HubCredentials(ctx context.Context, in HubQuery) (HubCredentials, error)
+	HubCatalog(ctx context.Context, in HubCatalogQuery) (HubCatalog, error)
+
 	Servers(ctx context.Context, in ServersQuery) (ServerPage, error)
 	Server(ctx context.Context, in ServerRef) (Server, error)
 	AddServer(ctx context.Context, in AddServer) (Server, error)
@@ -62,6 +77,8 @@ type Service interface {
 // Principal is who asks, as the edge proved it.
 type Principal struct {
 	Name string // "owner" for the user who owns the daemon
+	// Agent is the agent that proved itself with its token and acts for that user; "" the user asks.
+	Agent string
 }
 
 // Owner is the user who owns the daemon: proved by the peer credentials of the unix socket.

@@ -62,3 +62,14 @@ func Allows(have []Scope, need Scope) bool {
 
 // Server is the scope that the use of one server needs.
 func Server(name string) Scope { return ServersUse + ":" + Scope(name) }
+
+// Named are the servers that the scopes allow one by one.
+func Named(scopes []Scope) []string {
+	var names []string
+	for _, s := range scopes {
+		if name, ok := strings.CutPrefix(string(s), string(ServersUse)+":"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -72,4 +72,6 @@ func (v Value) GoString() string { return v.String() }
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
 // Variable is the one variable of an agent that holds its token, so that two agents in one shell stay two.
-func Variable(agent string) string { return "MCPX_TOKEN_" + strings.ToUpper(agent) }
+func Variable(agent string) string {
+	return "MCPX_TOKEN_" + strings.ToUpper(strings.ReplaceAll(agent, "-", "_"))
+}

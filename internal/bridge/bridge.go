@@ -64,6 +64,10 @@ type Config struct {
 	Cwd    string            // canonical absolute directory of the client, "" unknown
 	Pass   map[string]string // variables for the entry's env_pass
 
+	// Bearer gives the token that every request carries, "" for none; nil: none does. It is asked each time, so that a
+	// token that took another's place is used at once.
+	Bearer func() string
+
 	Dial  func(context.Context) (net.Conn, error) // connects to the daemon's socket
 	Start func(context.Context) error             // starts the daemon and returns when it listens; nil: never
 

@@ -135,6 +135,11 @@ func (b *bridge) setHeaders(h http.Header, o outgoing) {
 	if o.method == http.MethodPost {
 		h.Set("Content-Type", "application/json")
 	}
+	if b.cfg.Bearer != nil {
+		if token := b.cfg.Bearer(); token != "" {
+			h.Set("Authorization", "Bearer "+token)
+		}
+	}
 	if b.cfg.Agent != "" {
 		h.Set(headerAgent, b.cfg.Agent)
 	}

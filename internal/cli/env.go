@@ -26,6 +26,7 @@ type Env struct {
 
 	asks  bool // a person sits at In and Err: questions are possible
 	color bool // Out is a terminal and NO_COLOR is not set
+	shows bool // Out is a terminal: somebody may look on
 	logs  bool // Err is a terminal: logs are text, not JSON
 
 	tty      func() (io.ReadWriteCloser, error) // opens the controlling terminal

@@ -66,7 +66,17 @@ func unknownWord(c *cobra.Command, word string) error {
 		}
 	}
 	if len(elsewhere) > 0 {
-		slices.Reverse(elsewhere) // the servers before the daemon
+		slices.Reverse(elsewhere) // the servers before the daemon, and before everything else
+		slices.SortStableFunc(elsewhere, func(a, b string) int {
+			first := func(s string) bool { return strings.HasPrefix(s, "`mcpx server ") }
+			switch {
+			case first(a) == first(b):
+				return 0
+			case first(a):
+				return -1
+			}
+			return 1
+		})
 		return f.Hinting("did you mean %s?", strings.Join(elsewhere, " or "))
 	}
 	if near := catalog.Nearest(word, words(c)); near != "" {

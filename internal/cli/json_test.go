@@ -21,6 +21,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/approval"
+	"mcpx/internal/auth"
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 )
@@ -28,6 +29,7 @@ import (
 // jsonOf says how each command is called to see its --json. {FILE} is a file with one server, {NEW} one that does not exist.
 var jsonOf = map[string][]string{
 	"agents discover":    {},
+	"agents self-check":  {},
 	"apply":              {"plan_a"},
 	"approval approve":   {"apr_a"},
 	"approval deny":      {"apr_a", "--note", "no"},
@@ -69,6 +71,12 @@ var jsonOf = map[string][]string{
 	"server show":        {"a"},
 	"server tools":       {"a"},
 	"status":             {},
+	"token env":          {},
+	"token issue":        {"--agent", "codex"},
+	"token list":         {},
+	"token print":        {"--agent", "agent", "--as", "value"},
+	"token revoke":       {"tok_a"},
+	"token rotate":       {"tok_a"},
 	"version":            {},
 }
 
@@ -88,13 +96,13 @@ func TestJSONGoldens(t *testing.T) {
 		args, called := jsonOf[c.Path]
 		switch {
 		case noJSON[c.Path] != "":
-			seen[c.Path] = true
+			seen[goldenOf(c.Path)] = true
 			continue
 		case !called:
 			t.Errorf("%s has no golden: say in jsonOf how it is called, or in noJSON why there is none", c.Path)
 			continue
 		}
-		seen[c.Path] = true
+		seen[goldenOf(c.Path)] = true
 		t.Run(strings.ReplaceAll(c.Path, " ", "-"), func(t *testing.T) { jsonGolden(t, c.Path, args) })
 	}
 	files, err := os.ReadDir(filepath.Join("testdata", "json"))
@@ -102,11 +110,14 @@ func TestJSONGoldens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if path := strings.ReplaceAll(strings.TrimSuffix(f.Name(), ".json"), "-", " "); !seen[path] {
+		if !seen[f.Name()] {
 			t.Errorf("%s is the golden of no command", f.Name())
 		}
 	}
 }
+
+// goldenOf is the file for a command.
+func goldenOf(path string) string { return strings.ReplaceAll(path, " ", "-") + ".json" }
 
 func jsonGolden(t *testing.T, path string, args []string) {
 	x, dir := newAnswering(t)
@@ -139,11 +150,11 @@ func jsonGolden(t *testing.T, path string, args []string) {
 			t.Fatalf("stdout is no JSON: %v\n%s", err, got)
 		}
 	}
-	for old, name := range map[string]string{dir: "DIR", runtime.Version(): "GO", runtime.GOOS + "/" + runtime.GOARCH: "OS/ARCH"} {
+	for old, name := range map[string]string{someToken: "TOKEN", dir: "DIR", runtime.Version(): "GO", runtime.GOOS + "/" + runtime.GOARCH: "OS/ARCH"} {
 		got = strings.ReplaceAll(got, old, name)
 	}
 	got = ulids.ReplaceAllString(got, "op_ULID")
-	golden := filepath.Join(testdata, "json", strings.ReplaceAll(path, " ", "-")+".json")
+	golden := filepath.Join(testdata, "json", goldenOf(path))
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -188,6 +199,12 @@ func newAnswering(t *testing.T) (*terminalOf, string) {
 	if err := errors.Join(api.MakePrivate(filepath.Dir(paths.Socket())), api.MakePrivate(paths.State)); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(filepath.Dir(paths.AgentToken("agent")), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(paths.AgentToken("agent"), []byte(someToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l, err := net.Listen("unix", paths.Socket())
 	if err != nil {
 		t.Fatal(err)
@@ -213,6 +230,15 @@ func newAnswering(t *testing.T) (*terminalOf, string) {
 	t.Cleanup(func() { _ = server.Close() })
 	return x, home
 }
+
+// someToken is a token that nobody issued: that of the agent whose name is agent.
+var someToken = func() string {
+	v, err := auth.Make(bytes.NewReader(make([]byte, 64)))
+	if err != nil {
+		panic(err)
+	}
+	return v.Reveal()
+}()
 
 // answerTo is a value of the answer of an operation with every field set.
 func answerTo(op api.Op) any {

@@ -14,6 +14,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/bridge"
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 	"mcpx/internal/demo"
 	"mcpx/internal/fault"
 )
@@ -58,6 +59,15 @@ var connect = Command{
 		}
 		if e.json {
 			c.Err = notes{e}
+		}
+		if c.Server == converge.HubName && c.Agent != "" {
+			c.Bearer = func() string {
+				v, err := e.agentToken(c.Agent)
+				if err != nil {
+					return "" // the hub says what is missing
+				}
+				return v.Reveal()
+			}
 		}
 		if !a.Bool("no-start") {
 			c.Start = func(ctx context.Context) error {

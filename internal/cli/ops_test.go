@@ -8,11 +8,18 @@ import (
 
 // noCommand lists the rows of api.Ops that no command carries out, with the reason.
 var noCommand = map[string]string{
-	"catalog.link":   "mcpx catalog review --link",
-	"catalog.tools":  "mcpx catalog review --tools",
-	"catalog.accept": "mcpx catalog review --tools",
-	"agent.set":      "`mcpx agents discover` sets the level with its flags",
-	"receipt.list":   "`mcpx rollback` without a receipt lists them",
+	"hub.status":      "asked by agents, as tools of mcp_hub; people have `mcpx status`",
+	"hub.plans":       "asked by agents; people have `mcpx plan list`",
+	"hub.plan":        "asked by agents; people have `mcpx plan show`",
+	"hub.entry":       "asked by agents; people have `mcpx catalog export --as AGENT`",
+	"hub.runtime":     "asked by agents; people have `mcpx ps`",
+	"hub.credentials": "asked by agents; people have `mcpx credential list`",
+	"hub.catalog":     "asked by agents; people have `mcpx catalog search`",
+	"catalog.link":    "mcpx catalog review --link",
+	"catalog.tools":   "mcpx catalog review --tools",
+	"catalog.accept":  "mcpx catalog review --tools",
+	"agent.set":       "`mcpx agents discover` sets the level with its flags",
+	"receipt.list":    "`mcpx rollback` without a receipt lists them",
 }
 
 func TestEveryOpHasACommand(t *testing.T) {

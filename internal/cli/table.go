@@ -10,6 +10,7 @@ var groups = []Group{
 	{Path: "daemon", Short: "Start, stop, restart, upgrade and look at the daemon"},
 	{Path: "plan", Short: "See what mcpx proposes"},
 	{Path: "server", Short: "Add, change and use MCP servers"},
+	{Path: "token", Short: "Make, rotate and end the tokens of agents"},
 }
 
 // commands is the table of everything that can be typed.
@@ -20,13 +21,14 @@ func commands() []Command {
 		status, health, ps,
 		configDiscover, configInspect,
 		catalogList, catalogSearch, catalogCandidates, catalogReview, catalogImport, catalogExport,
-		agentsDiscover,
+		agentsDiscover, agentsSelfCheck,
 		auditRun, auditList, auditVerify, auditExport,
 		planList, planShow,
 		approvalList, approvalShow, approvalApprove, approvalDeny,
 		apply, rollback,
 		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
 		serverLogs, serverTools, serverCall, serverImport,
+		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		demoServer, version,
 	}
 }

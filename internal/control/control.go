@@ -9,12 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
@@ -76,9 +78,14 @@ type Config struct {
 	Restart func(ctx context.Context, in api.RestartDaemon) (api.Restarted, error)
 	// Reload reads the settings again and calls Reapply.
 	Reload func(ctx context.Context) (api.Reloaded, error)
-	IDs    *id.Source
-	Now    func() time.Time
-	Log    *slog.Logger
+	// TokenFiles holds the values of the agents' tokens; Random are the bytes that they are made of.
+	TokenFiles TokenFiles
+	Random     io.Reader
+	// ProbeHub asks mcp_hub with a token, "" without one, and says whether it was let in.
+	ProbeHub func(ctx context.Context, token string) (in bool, err error)
+	IDs      *id.Source
+	Now      func() time.Time
+	Log      *slog.Logger
 	// Overlay is routed beside the catalog for the life of this daemon and never written. Its entries have ids.
 	Overlay []catalog.Server
 }
@@ -91,6 +98,8 @@ type Control struct {
 	// files is held while files of agents are looked at for plans and while they are written: one audit, apply or rollback
 	// at a time. It ranks above change.
 	files sync.Mutex
+
+	tokens tokens
 
 	grown bell // rings when the log has grown
 
@@ -132,6 +141,9 @@ func New(c Config) (*Control, error) {
 		{"Stop", c.Stop == nil},
 		{"Restart", c.Restart == nil},
 		{"Reload", c.Reload == nil},
+		{"TokenFiles", c.TokenFiles == nil},
+		{"Random", c.Random == nil},
+		{"ProbeHub", c.ProbeHub == nil},
 		{"IDs", c.IDs == nil},
 		{"Now", c.Now == nil},
 		{"Log", c.Log == nil},
@@ -147,6 +159,8 @@ func New(c Config) (*Control, error) {
 	}
 	control := &Control{cfg: c}
 	c.Tools.control = control
+	control.tokens.used, control.tokens.refused, control.tokens.flushed = map[string]time.Time{}, map[string]*refusals{}, c.Now()
+	control.tokens.book.Store(auth.NewBook(nil))
 	return control, nil
 }
 
@@ -154,6 +168,9 @@ func New(c Config) (*Control, error) {
 func (c *Control) Load(ctx context.Context) error {
 	c.change.Lock()
 	defer c.change.Unlock()
+	if err := c.loadTokens(ctx); err != nil {
+		return err
+	}
 	if err := c.placeOverlay(ctx); err != nil {
 		return err
 	}
@@ -260,14 +277,18 @@ func (c *Control) mutate(ctx context.Context, fn func(ctx context.Context, tx st
 	return c.applyLocked(context.WithoutCancel(ctx))
 }
 
-// allow checks the permission of an operation before anything else happens. The owner has all of them; nobody else has
-// any, until grants exist.
+// allow checks the permission of an operation before anything else happens. The owner has all of them; an agent may read
+// about itself, and nothing else.
 func (c *Control) allow(ctx context.Context, name string) error {
 	op, ok := api.Find(name)
 	if !ok {
 		panic("control: no row " + name)
 	}
-	if p, proved := api.PrincipalOf(ctx); !proved || p != api.Owner {
+	p, proved := api.PrincipalOf(ctx)
+	if proved && p.Agent != "" && p.Name == api.Owner.Name && agentMay[name] {
+		return nil
+	}
+	if !proved || p != api.Owner {
 		return fault.New(fault.Denied, "not-allowed").Saying("%s (%s) needs the permission %q, which only the owner of the daemon has", name, op.Short, op.Need)
 	}
 	return nil

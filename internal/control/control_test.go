@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -83,13 +84,15 @@ type bench struct {
 	policy   converge.Policy
 	person   error // why the caller is none
 	now      time.Time
+	tokens   *fakeTokenFiles
+	letIn    func(token string) (bool, error) // what mcp_hub answers
 }
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context) {
 	t.Helper()
-	b := &bench{gateway: &fakeGateway{}, logs: &fakeLogs{}, now: start}
+	b := &bench{gateway: &fakeGateway{}, logs: &fakeLogs{}, now: start, tokens: newFakeTokenFiles()}
 	now := func() time.Time { return b.now }
 	c, err := New(Config{
 		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Listener: "127.0.0.1:30000", Base: "http://127.0.0.1:30000"},
@@ -119,8 +122,10 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 			b.reloads++
 			return api.Reloaded{Applied: []string{"a.b"}}, nil
 		},
-		IDs: id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),
-		Now: now, Log: slog.New(slog.DiscardHandler), Overlay: overlay,
+		TokenFiles: b.tokens, Random: rand.Reader,
+		ProbeHub: func(_ context.Context, token string) (bool, error) { return b.letIn(token) },
+		IDs:      id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),
+		Now:      now, Log: slog.New(slog.DiscardHandler), Overlay: overlay,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -36,6 +36,12 @@ func (c *Control) remember(w converge.World, whole bool) {
 // governed tells what is wrong with the agents' configuration: what the last audit saw, judged by the catalog as it is
 // now. Before the first audit of this daemon it is what was stored.
 func (c *Control) governed(ctx context.Context) ([]converge.Trouble, error) {
+	_, all, err := c.judged(ctx)
+	return all, err
+}
+
+// judged is governed with what it was told from.
+func (c *Control) judged(ctx context.Context) (converge.World, []converge.Trouble, error) {
 	var w converge.World
 	var v converge.Vitals
 	var records []converge.FileRecord
@@ -59,7 +65,7 @@ func (c *Control) governed(ctx context.Context) ([]converge.Trouble, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return w, nil, err
 	}
 	w.Revision, w.Policy, w.Adapter, w.Port, w.Token, w.Program = catalog.Revision(w.Servers), c.cfg.Policy(), c.cfg.Adapter, c.port(), c.cfg.TokenOnly(), c.cfg.Program
 	w.Records, w.Now = records, c.cfg.Now()
@@ -91,7 +97,7 @@ func (c *Control) governed(ctx context.Context) ([]converge.Trouble, error) {
 			}
 		}
 	}
-	return all, nil
+	return w, all, nil
 }
 
 // withGoverned adds what is wrong with the agents' configuration to the health of the servers. Only a blocker makes it

@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -43,15 +42,11 @@ func (d *Daemon) observe(_ context.Context, look converge.Look) (converge.Observ
 			return converge.Observation{}, err
 		}
 	}
-	_, port, err := net.SplitHostPort(d.about.Listener)
-	if err != nil {
-		port = "" // then no URL is ours
-	}
 	key, err := installKey(d.cfg.Paths)
 	if err != nil {
 		return converge.Observation{}, err
 	}
-	return observation(system, only, clientfile.Hub{Port: port, Servers: look.Names}, key), nil
+	return observation(system, only, d.hub(look), key), nil
 }
 
 // observation is what the files of one system say. Only is one agent, "" all; the key is for digests of entries.

@@ -7,7 +7,9 @@ package daemon
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,6 +35,7 @@ import (
 	"mcpx/internal/sqlite"
 	"mcpx/internal/store"
 	"mcpx/internal/telemetry"
+	"mcpx/internal/tools"
 )
 
 // Config is what a daemon needs. Everything is required except Listen, LogFile and Overlay.
@@ -211,6 +214,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
+		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})
 	if err != nil {
@@ -240,25 +244,46 @@ func (d *Daemon) buildEdges() error {
 	}, telemetry.For(d.cfg.Log, "httpedge"))
 	front, err := httpedge.NewFront(httpedge.FrontConfig{
 		Gateway: d.gateway, Log: telemetry.For(d.cfg.Log, "httpedge"), Gate: d.gate,
-		Admission: d.admission(),
+		Admission: d.admission(), Token: d.control.Bearer,
 	})
 	if err != nil {
 		return err
 	}
 	d.front = front
+	routes, err := d.routes(front)
+	if err != nil {
+		return err
+	}
 	log := telemetry.For(d.cfg.Log, "localapi")
 	d.loopback, err = localapi.NewLoopback(localapi.LoopbackConfig{
-		Routes: front, ConnContext: httpedge.ConnContext, Guard: front.Guard, Health: d.live, Log: log,
+		Routes: routes, ConnContext: httpedge.ConnContext, Guard: front.Guard, Health: d.live, Log: log,
 		Gate: front.Loopback, ConnState: d.gate.ConnState,
 	})
 	if err != nil {
 		return err
 	}
 	d.local, err = localapi.New(localapi.Config{
-		Service: d.control, SameUser: sameUser, Routes: front, ConnContext: identifyCaller, Log: log,
+		Service: d.control, SameUser: sameUser, Routes: routes, ConnContext: identifyCaller, Log: log,
 		Gate: d.gate.Local, ConnState: d.gate.ConnState,
 	})
 	return err
+}
+
+// routes are the servers of the catalog and mcp_hub, which is none of them.
+func (d *Daemon) routes(servers tools.Handler) (tools.Handler, error) {
+	key, err := stateKey(d.cfg.Paths)
+	if err != nil {
+		return nil, err
+	}
+	seal := hmac.New(sha256.New, key) // a key of its own: what one seals must not pass as what another does
+	seal.Write([]byte("sessions of mcp_hub"))
+	hub, err := tools.NewHub(tools.HubConfig{
+		Service: d.control, Authenticate: d.control.Authenticate, Key: seal.Sum(nil), Version: d.cfg.Version, Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "tools"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tools.Beside(servers, hub), nil
 }
 
 // admission is whom the loopback listener lets in, by the settings.
@@ -432,6 +457,9 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	late := time.AfterFunc(linger, cut)
 	closing.Wait()
 	late.Stop()
+	if d.control != nil {
+		errs = append(errs, d.control.FlushTokens(ctx))
+	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,7 +44,12 @@ func (d *Daemon) hub(look converge.Look) clientfile.Hub {
 	if err != nil {
 		port = "" // then no URL is ours
 	}
-	return clientfile.Hub{Port: port, Servers: look.Names}
+	names := maps.Clone(look.Names)
+	if names == nil {
+		names = map[string]bool{}
+	}
+	names[converge.HubName] = false // routed, and no entry of the catalog
+	return clientfile.Hub{Port: port, Servers: names}
 }
 
 // look is where the daemon itself looks for the files of agents.

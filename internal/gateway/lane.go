@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -431,13 +432,20 @@ func (l *lane) idleSince() time.Time {
 
 func (l *lane) status() LaneStatus {
 	l.mu.Lock()
-	n, used, sessions := len(l.calls)+len(l.waiting), l.lastUsed, len(l.sessions)
+	n, used, sessions := len(l.calls)+len(l.waiting), l.lastUsed, slices.Collect(maps.Keys(l.sessions))
 	l.mu.Unlock()
+	var agents []string
+	for _, x := range sessions {
+		if agent := x.who().Agent; agent != "" {
+			agents = append(agents, agent)
+		}
+	}
+	slices.Sort(agents)
 	st := Ready
 	if !l.ready.Load() {
 		st = Starting
 	}
-	return LaneStatus{Key: l.key, Era: string(l.era), Version: l.version(), State: st, Shared: l.shared, Sessions: sessions, InFlight: n, Link: l.link.Info(), Since: l.started, LastUsed: used, Adopted: l.adopted}
+	return LaneStatus{Key: l.key, Era: string(l.era), Version: l.version(), State: st, Shared: l.shared, Sessions: len(sessions), InFlight: n, Link: l.link.Info(), Since: l.started, LastUsed: used, Adopted: l.adopted, Agents: slices.Compact(agents)}
 }
 
 // nextStream is the stream field of a modern request's id.

@@ -56,6 +56,8 @@ type LaneStatus struct {
 	LastUsed time.Time `json:"last_used,omitzero"`
 	Adopted  bool      `json:"adopted,omitempty"` // from an earlier daemon
 	Note     string    `json:"note,omitempty"`    // why it is wedged
+	// Agents are the agents that have a session there, as far as they said who they are.
+	Agents []string `json:"agents,omitempty"`
 }
 
 // Counters are totals since the daemon started.

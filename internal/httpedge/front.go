@@ -85,6 +85,10 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, -32600, f.unknown(name))
 		return
 	}
+	if !caller.May(srv.Name()) {
+		refuse(w, http.StatusForbidden, -32600, "the token does not allow this server")
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		f.post(w, r, srv, caller)

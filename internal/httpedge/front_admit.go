@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"mcpx/internal/auth"
 	"mcpx/internal/gateway"
 	"mcpx/internal/process"
 )
@@ -91,14 +92,25 @@ func (f *Front) hostAllowed(hostport string) bool {
 func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
 	peer, _ := r.Context().Value(connKey{}).(*connPeer)
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && f.cfg.Token != nil {
-		if c, ok := f.cfg.Token(bearer); ok {
+		c, known := f.cfg.Token(bearer)
+		if known {
 			return c, nil
+		}
+		// Another program's token says nothing about who calls: some clients send theirs to every server. Ours counts or not.
+		foreign := peer != nil && !strings.HasPrefix(bearer, auth.Prefix) && (peer.unix || !f.rules.Load().TokenOnly)
+		if foreign {
+			return f.peer(r, peer)
 		}
 		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "the token is not valid"}
 	}
 	if peer == nil || f.rules.Load().TokenOnly && !peer.unix {
 		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: "a token is required (listener.loopback_auth); `mcpx connect` needs none"}
 	}
+	return f.peer(r, peer)
+}
+
+// peer says who calls by the connection alone.
+func (f *Front) peer(r *http.Request, peer *connPeer) (gateway.Caller, *gateway.Refusal) {
 	uid, err := peer.peerUID()
 	if err != nil || uid != f.uid {
 		text := "this address serves only the user who runs mcpx"
