@@ -31,6 +31,7 @@ type Reader interface {
 	catalog.Reader
 	catalog.CandidateReader
 	catalog.PinReader
+	catalog.CredentialReader
 	converge.Reader
 	approval.Reader
 	auth.Reader
@@ -44,6 +45,7 @@ type Tx interface {
 	catalog.Store
 	catalog.CandidateStore
 	catalog.PinStore
+	catalog.CredentialStore
 	converge.Store
 	approval.Store
 	auth.Store

@@ -33,13 +33,14 @@ type state struct {
 	tokens   map[string]auth.Token // by id
 	governance
 	staged
+	credentials map[string]catalog.Credential // by name
 }
 
 var _ store.DB = (*Model)(nil)
 
 // NewModel makes an empty store.
 func NewModel() *Model {
-	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, tokens: map[string]auth.Token{}, governance: newGovernance(), staged: newStaged()}}
+	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, tokens: map[string]auth.Token{}, governance: newGovernance(), staged: newStaged(), credentials: map[string]catalog.Credential{}}}
 }
 
 // View runs fn on one snapshot.
@@ -74,7 +75,7 @@ func (m *Model) Close() error { return nil }
 func (s *state) clone() state {
 	return state{
 		servers: maps.Clone(s.servers), sessions: maps.Clone(s.sessions), seq: s.seq, epoch: s.epoch, governance: s.governance.clone(),
-		staged: s.staged.clone(), tokens: maps.Clone(s.tokens),
+		staged: s.staged.clone(), tokens: maps.Clone(s.tokens), credentials: maps.Clone(s.credentials),
 	}
 }
 
