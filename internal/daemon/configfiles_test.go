@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pelletier/go-toml/v2"
 
+	"mcpx/internal/api"
 	"mcpx/internal/catalog"
 	"mcpx/internal/clientfile"
 	"mcpx/internal/converge"
@@ -432,7 +433,7 @@ func TestMoves(t *testing.T) {
 }
 
 func TestLookIsChecked(t *testing.T) {
-	d := &Daemon{cfg: Config{Getenv: func(name string) string {
+	d := &Daemon{cfg: Config{Paths: api.Paths{State: t.TempDir()}, Getenv: func(name string) string {
 		return map[string]string{"HOME": "/h", "CODEX_HOME": "/mine", "X": "y"}[name]
 	}}}
 	for name, look := range map[string]converge.Look{
@@ -469,7 +470,7 @@ func TestOurPort(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{cfg: Config{Getenv: func(string) string { return "" }}}
+	d := &Daemon{cfg: Config{Paths: api.Paths{State: t.TempDir()}, Getenv: func(string) string { return "" }}}
 	d.about.Listener = "127.0.0.1:4567"
 	seen, err := d.observe(t.Context(), converge.Look{Agent: "claude-code", Home: home, Names: map[string]bool{"x": false}})
 	if err != nil {
