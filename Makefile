@@ -44,7 +44,7 @@ vet:
 	for p in linux/amd64 darwin/amd64 darwin/arm64 windows/amd64; do \
 		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./...; \
 	done
-	$(GO) vet -tags crash ./internal/crash ./internal/clientfile
+	$(GO) vet -tags crash ./internal/crash ./internal/clientfile ./internal/secret
 
 lint:
 	@$(call needs,$(GOLANGCI),golangci-lint v2.15.0); $(GOLANGCI) run ./...
@@ -66,7 +66,7 @@ wire:
 # shows; MCPX_SEED repeats a run.
 survive:
 	$(GO) test -tags crash ./internal/crash
-	$(GO) test -tags crash -run TestRealKills ./internal/clientfile
+	$(GO) test -tags crash -run TestRealKills ./internal/clientfile ./internal/secret
 	$(GO) test -count=1 -parallel 6 -timeout 15m ./internal/test/crashtest/...
 
 # crash kills at the first and the last pass of every crash point, and again during recovery.

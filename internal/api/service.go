@@ -67,6 +67,13 @@ type Service interface {
 	ReviewTools(ctx context.Context, in ServerRef) (ToolsReview, error)
 	AcceptTools(ctx context.Context, in AcceptTools) (ToolsReview, error)
 
+	Credentials(ctx context.Context, in CredentialQuery) (CredentialPage, error)
+	Credential(ctx context.Context, in CredentialRef) (Credential, error)
+	SetCredential(ctx context.Context, in SetCredential) (Credential, error)
+	CheckCredentials(ctx context.Context, in CheckCredentials) (CredentialPage, error)
+	BindCredentials(ctx context.Context, in BindCredentials) (Server, error)
+	RemoveCredential(ctx context.Context, in CredentialRef) (CredentialRemoved, error)
+
 	// ServerLogs gives each line to emit and returns at the end of the log, or with Follow when ctx ends. An error of
 	// emit ends it and is returned.
 	ServerLogs(ctx context.Context, in LogsQuery, emit func(LogLine) error) error

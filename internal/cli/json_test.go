@@ -47,6 +47,15 @@ var jsonOf = map[string][]string{
 	"catalog search":     {"a"},
 	"config discover":    {},
 	"config inspect":     {},
+	"credential add":     {"a", "--ref", "env:A"},
+	"credential bind":    {"a", "V=a"},
+	"credential check":   {},
+	"credential list":    {},
+	"credential move":    {"--from-file", "/config"},
+	"credential remove":  {"a"},
+	"credential rotate":  {"a", "--ref", "env:A"},
+	"credential set":     {"a", "--ref", "env:A"},
+	"credential show":    {"a"},
 	"daemon reload":      {},
 	"daemon restart":     {},
 	"daemon start":       {},
@@ -248,6 +257,8 @@ func answerTo(op api.Op) any {
 	case *api.ApprovalView:
 		out.State = approval.Pending
 		out.Plan.State = converge.PlanReady
+	case *api.ConfigFiles:
+		out.Files[0].Path = "/config"
 	case *event.Event:
 		out.Seq = 1
 	case *api.PlanView:

@@ -223,10 +223,8 @@ func (c *Control) finish(ctx context.Context, p *converge.Plan, receipt *converg
 			kind, text = kindOfApply(*p, event.ApplyStale, event.RollbackStale), p.ID+" was not applied: "+f.Message
 		}
 	}
-	return c.write(ctx, func(tx store.Tx) error {
-		return c.close(ctx, tx, p, receipt, ending{
-			applied: applyErr == nil, stale: fault.KindOf(applyErr) == fault.Stale, written: written, problems: problems, kind: kind, text: text,
-		})
+	return c.end(ctx, p, receipt, ending{
+		applied: applyErr == nil, stale: fault.KindOf(applyErr) == fault.Stale, written: written, problems: problems, kind: kind, text: text,
 	})
 }
 
@@ -376,11 +374,9 @@ func (c *Control) recoverApply(ctx context.Context, receipt converge.Receipt) er
 	if applied {
 		word = "finished"
 	}
-	err = c.write(ctx, func(tx store.Tx) error {
-		return c.close(ctx, tx, &p, &receipt, ending{
-			applied: applied, written: written, problems: problems,
-			kind: kindOfApply(p, event.ApplyRecovered, event.RollbackRecovered), text: fmt.Sprintf("%s was cut off and is %s", p.ID, word),
-		})
+	err = c.end(ctx, &p, &receipt, ending{
+		applied: applied, written: written, problems: problems,
+		kind: kindOfApply(p, event.ApplyRecovered, event.RollbackRecovered), text: fmt.Sprintf("%s was cut off and is %s", p.ID, word),
 	})
 	crash.Point("control.recover-recorded")
 	if err == nil {

@@ -40,6 +40,7 @@ type known struct {
 	asked      []approval.Approval
 	receipts   []converge.Receipt // the recent ones
 	pinned     map[string]bool
+	secrets    map[string]bool // names of credentials
 }
 
 // auditLocked is one audit; the caller holds files.
@@ -139,6 +140,9 @@ func (c *Control) learn(ctx context.Context, r store.Reader, k *known) error {
 		return err
 	}
 	if k.links, err = linked(ctx, r); err != nil {
+		return err
+	}
+	if k.secrets, err = KnownCredentials(ctx, r); err != nil {
 		return err
 	}
 	if k.agents, err = r.AgentRecords(ctx); err != nil {
@@ -261,7 +265,7 @@ func (c *Control) world(ctx context.Context, in api.RunAudit, look converge.Look
 	w := converge.World{
 		Files: seen.Files, Findings: findings, Servers: k.servers, Revision: catalog.Revision(k.servers), Agents: k.agents,
 		Policy: c.cfg.Policy(), Adapter: c.cfg.Adapter, Port: c.port(), Token: c.cfg.TokenOnly(), Program: c.cfg.Program, Look: look,
-		Staged: converge.StagedFrom(k.candidates), Pinned: k.pinned, Waiting: map[string]bool{},
+		Staged: converge.StagedFrom(k.candidates), Pinned: k.pinned, Known: k.secrets, Waiting: map[string]bool{},
 		Receipts: k.receipts, Records: k.records, Now: c.cfg.Now(),
 	}
 	w.Asked.Retry = actorOf(ctx).Channel != channelLoop // a person who asks again wants what failed, too

@@ -69,6 +69,8 @@ type Config struct {
 	TokenOnly func() bool
 	// Adapter is the version of the code that reads and writes the files; Program the path of mcpx.
 	Adapter, Program string
+	// Secrets keeps and finds the values of credentials.
+	Secrets Secrets
 	// Resident is the memory of a process in bytes, 0 when the system does not tell.
 	Resident func(pid int) int64
 	Daemon   api.Daemon
@@ -110,6 +112,9 @@ type Control struct {
 	// change is held over commit and Apply, so that the gateway sees the changes in the order of their commits. It
 	// ranks above every lock of the gateway.
 	change sync.Mutex
+
+	// keeping is held over a change of the store of values and that of its record. It ranks below change.
+	keeping sync.Mutex
 }
 
 var _ api.Service = (*Control)(nil)
@@ -137,6 +142,7 @@ func New(c Config) (*Control, error) {
 		{"TokenOnly", c.TokenOnly == nil},
 		{"Adapter", c.Adapter == ""},
 		{"Program", c.Program == ""},
+		{"Secrets", c.Secrets == nil},
 		{"Resident", c.Resident == nil},
 		{"Stop", c.Stop == nil},
 		{"Restart", c.Restart == nil},

@@ -112,6 +112,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 		ParseAgent: func(name string) (string, error) { return name, nil },
 		Person:     func(int) (string, error) { return "/dev/pts/1", b.person }, CheckBackup: func(string, converge.Written) error { return nil },
 		Policy: func() converge.Policy { return b.policy }, TokenOnly: func() bool { return false }, Adapter: "1", Program: "/bin/mcpx",
+		Secrets:  newFakeSecrets(),
 		Resident: func(pid int) int64 { return int64(pid) * 1000 },
 		Stop:     func(children bool) { b.stopped = append(b.stopped, children) },
 		Restart: func(_ context.Context, in api.RestartDaemon) (api.Restarted, error) {

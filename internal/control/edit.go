@@ -55,6 +55,9 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 		if err := edit(tx); err != nil {
 			return err
 		}
+		if err := namesKnown(ctx, tx, changed); err != nil {
+			return err
+		}
 		effect = c.effect(old, changed)
 		changed = typed(old, changed, changed.Updated)
 		if err := tx.PutServer(ctx, catalog.PutServer{Server: changed}); err != nil {

@@ -67,6 +67,9 @@ func (c *Control) judged(ctx context.Context) (converge.World, []converge.Troubl
 	if err != nil {
 		return w, nil, err
 	}
+	if v.Keyring, v.Credentials, err = c.CredentialVitals(ctx, false); err != nil {
+		return w, nil, err
+	}
 	w.Revision, w.Policy, w.Adapter, w.Port, w.Token, w.Program = catalog.Revision(w.Servers), c.cfg.Policy(), c.cfg.Adapter, c.port(), c.cfg.TokenOnly(), c.cfg.Program
 	w.Records, w.Now = records, c.cfg.Now()
 	c.seeing.Lock()

@@ -345,11 +345,25 @@ func (c *Control) HubCredentials(ctx context.Context, in api.HubQuery) (api.HubC
 			}
 		}
 	}
+	all, err := c.credentials(ctx)
+	if err != nil {
+		return api.HubCredentials{}, err
+	}
+	records := map[string]api.Credential{}
+	for _, one := range all {
+		records[catalog.CredentialRef(one.Name)] = one
+	}
 	out := api.HubCredentials{Credentials: []api.HubCredential{}}
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		one := api.HubCredential{Name: name, Readiness: "unchecked", Servers: slices.Sorted(slices.Values(users[name])), Hint: "it is looked up when the server starts"}
 		if missing[name] {
 			one.Readiness, one.Hint = "missing", "a person runs: mcpx catalog review "+one.Servers[0]+" --bind "+name+"=env:"+name
+		}
+		if record, ok := records[name]; ok {
+			one.Name, one.Readiness = record.Name, string(record.Readiness)
+			if record.Readiness != catalog.ReadinessReady && record.Readiness != catalog.ReadinessUnchecked {
+				one.Hint = "a person runs: mcpx credential check " + record.Name
+			}
 		}
 		out.Credentials = append(out.Credentials, one)
 	}

@@ -209,6 +209,9 @@ func (c *Control) promote(ctx context.Context, tx store.Tx, candidate catalog.Ca
 		}
 		return s, err
 	}
+	if err := namesKnown(ctx, tx, s); err != nil {
+		return s, err
+	}
 	origin := catalog.Provenance{Source: catalog.FromObserved, Ref: candidate.ID, At: now}
 	if len(candidate.Sightings) > 0 {
 		origin.Agent, origin.Digest = candidate.Sightings[0].Agent, candidate.ID
@@ -321,6 +324,9 @@ func (c *Control) reviewServer(ctx context.Context, tx store.Tx, in api.Review, 
 	}
 	out.Changed, out.Route = orEmpty(catalog.Changed(old, s)), c.routeOf(s.Name)
 	if len(out.Changed) > 0 {
+		if err := namesKnown(ctx, tx, s); err != nil {
+			return err
+		}
 		s.Updated = c.cfg.Now()
 		s = typed(old, s, s.Updated)
 		if err := tx.PutServer(ctx, catalog.PutServer{Server: s}); err != nil {

@@ -73,6 +73,9 @@ func (c *Control) AddServer(ctx context.Context, in api.AddServer) (api.Server, 
 		if err := free(ctx, tx, s); err != nil {
 			return err
 		}
+		if err := namesKnown(ctx, tx, s); err != nil {
+			return err
+		}
 		if err := tx.PutServer(ctx, catalog.PutServer{Server: s}); err != nil {
 			return err
 		}

@@ -16,7 +16,6 @@ import (
 	"mcpx/internal/gateway"
 	"mcpx/internal/httpedge"
 	"mcpx/internal/process"
-	"mcpx/internal/secret"
 	"mcpx/internal/store"
 	"mcpx/internal/telemetry"
 )
@@ -34,10 +33,7 @@ func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails, tools gat
 	if err != nil {
 		return nil, err
 	}
-	d.secrets, err = secret.New(secret.Config{
-		Lookup: d.lookup, Home: d.home(), Runner: runner{d.home(), d.cfg.Environ}, Redactor: &d.redact,
-	})
-	if err != nil {
+	if d.secrets, err = d.newSecrets(); err != nil {
 		return nil, err
 	}
 	seal, err := stateKey(d.cfg.Paths)

@@ -31,9 +31,8 @@ func (d *Daemon) newFiles() (*clientfile.Files, error) {
 	}
 	return clientfile.NewFiles(clientfile.FilesConfig{
 		Backups: dir, Key: key, Getenv: d.cfg.Getenv, Hub: d.hub, Now: d.cfg.Now,
-		Keep: func(context.Context, string, string) error {
-			return fault.New(fault.Unavailable, "credential-store-missing").Saying("there is no store for credentials yet").
-				Hinting("put the value into a variable, and name it: `mcpx server edit NAME --env-from VAR=env:VAR`")
+		Keep: func(ctx context.Context, credential, value string) error {
+			return d.control.KeepMoved(ctx, credential, value)
 		},
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"time"
 
 	"mcpx/internal/api"
@@ -43,7 +44,9 @@ func own(ctx context.Context, paths api.Paths, grace time.Duration) (*atomicfile
 		return nil, fault.New(fault.Unavailable, "lock-failed").Saying("the lock %s cannot be taken", paths.Lock()).
 			Hinting("state must be on a local file system that you can write to").Because(err)
 	}
-	_ = atomicfile.Sweep(paths.State) // best effort: a temporary file of a daemon that was killed is in nobody's way
+	for _, dir := range []string{paths.State, filepath.Join(paths.State, "secrets")} {
+		_ = atomicfile.Sweep(dir) // best effort: a temporary file of a daemon that was killed is in nobody's way
+	}
 	return lock, nil
 }
 

@@ -351,6 +351,8 @@ func TestTable(t *testing.T) {
 		"agent.list": "Agents", "agent.set": "SetAgent", "audit.run": "RunAudit", "audit.list": "Events", "audit.verify": "VerifyEvents",
 		"plan.list": "Plans", "plan.show": "Plan", "plan.apply": "ApplyPlan", "approval.list": "Approvals", "approval.show": "Approval", "approval.decide": "Decide",
 		"receipt.list": "Receipts", "receipt.rollback": "RollBack",
+		"credential.list": "Credentials", "credential.show": "Credential", "credential.set": "SetCredential", "credential.check": "CheckCredentials",
+		"credential.bind": "BindCredentials", "credential.remove": "RemoveCredential",
 		"server.list": "Servers", "server.show": "Server", "server.add": "AddServer", "server.edit": "EditServer", "server.remove": "RemoveServer",
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
 		"catalog.list": "Catalog", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",

@@ -17,15 +17,20 @@ const (
 	Env     Kind = "env"     // env:NAME, a variable of the daemon
 	File    Kind = "file"    // file:PATH or file:PATH#KEY, readable by the owner only
 	Command Kind = "command" // command:ARGV, the output of a program
+	Keyring Kind = "keyring" // keyring:SERVICE/ACCOUNT, an item of the keyring of the system
+	Store   Kind = "store"   // store:NAME, a value of the encrypted store
+	Named   Kind = "cred"    // cred:NAME, whatever the credential of that name refers to
 )
 
 // Ref is a parsed reference. It holds no value, so it may be shown and stored.
 type Ref struct {
 	Kind Kind
-	Name string   // env: the variable
+	Name string   // env: the variable; store and cred: the credential
 	Path string   // file: absolute, or below the home with ~/
 	Key  string   // file: "" the whole file, a JSON pointer when it starts with a slash, else a name of a dotenv file
 	Argv []string // command
+
+	Service, Account string // keyring; an account may be empty
 }
 
 const (
@@ -54,6 +59,13 @@ func ParseRef(s string) (Ref, error) {
 		return parseFile(where)
 	case Command:
 		return parseCommand(where)
+	case Keyring:
+		return parseKeyring(where)
+	case Store, Named:
+		if err := catalog.ValidCredentialName(where); err != nil {
+			return Ref{}, badRef("%s", fault.From(err).Message).Hinting("write %s:NAME, for example %s:github-token", kind, kind)
+		}
+		return Ref{Kind: Kind(kind), Name: where}, nil
 	}
 	return Ref{}, unknownKind(kind)
 }
@@ -64,17 +76,13 @@ func badRef(format string, args ...any) *fault.Error {
 }
 
 func unknownKind(kind string) error {
-	kinds := []string{string(Env), string(File), string(Command)}
+	kinds := []string{string(Env), string(File), string(Command), string(Keyring), string(Store), string(Named)}
 	e := fault.New(fault.Invalid, "reference-kind").Retrying(fault.AfterFix)
-	if slices.Contains([]string{"keyring", "store"}, kind) {
-		return e.Saying("references of the kind %s are not supported yet", kind).
-			Hinting("use env:NAME, file:PATH#KEY, or command:PROGRAM ARGS with the keyring's own tool")
-	}
 	if near := catalog.Nearest(kind, kinds); near != "" {
 		return e.Saying("%q is no kind of reference", kind).Hinting("did you mean %s:...?", near)
 	}
 	return e.Saying("the credential reference has no known kind before its first colon").
-		Hinting("use env:NAME, file:PATH#KEY or command:PROGRAM ARGS")
+		Hinting("use env:NAME, file:PATH#KEY, keyring:SERVICE/ACCOUNT, store:NAME or command:PROGRAM ARGS")
 }
 
 func parseEnv(name string) (Ref, error) {
@@ -115,6 +123,18 @@ func parseCommand(where string) (Ref, error) {
 	return Ref{Kind: Command, Argv: argv}, nil
 }
 
+// parseKeyring cuts at the last slash: services are often URLs, accounts hardly ever hold one.
+func parseKeyring(where string) (Ref, error) {
+	i := strings.LastIndexByte(where, '/')
+	if i < 1 {
+		return Ref{}, badRef("after keyring: comes a service, a slash and an account").Hinting("for example keyring:github/ada")
+	}
+	if strings.ContainsAny(where, "{}\n") {
+		return Ref{}, badRef("it holds a brace or a line break").Hinting("write keyring:SERVICE/ACCOUNT")
+	}
+	return Ref{Kind: Keyring, Service: where[:i], Account: where[i+1:]}, nil
+}
+
 // String is the reference as ParseRef reads it.
 func (r Ref) String() string {
 	switch r.Kind {
@@ -125,6 +145,10 @@ func (r Ref) String() string {
 			return "file:" + r.Path + "#" + r.Key
 		}
 		return "file:" + r.Path
+	case Keyring:
+		return "keyring:" + r.Service + "/" + r.Account
+	case Store, Named:
+		return string(r.Kind) + ":" + r.Name
 	case Command:
 		if words := strings.Join(r.Argv, " "); slices.Equal(strings.Fields(words), r.Argv) && !strings.HasPrefix(words, "[") {
 			return "command:" + words

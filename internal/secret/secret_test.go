@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -65,6 +66,11 @@ func TestParseRef(t *testing.T) {
 		"file:~/x.env#KEY":                   {Kind: File, Path: "~/x.env", Key: "KEY"},
 		"file:/a#b/c.json#/d/e~1f":           {Kind: File, Path: "/a#b/c.json", Key: "/d/e~1f"},
 		"command:pass show github":           {Kind: Command, Argv: []string{"pass", "show", "github"}},
+		"keyring:github/ada":                 {Kind: Keyring, Service: "github", Account: "ada"},
+		"keyring:https://a.b/c/ada":          {Kind: Keyring, Service: "https://a.b/c", Account: "ada"},
+		"keyring:gh:github.com/":             {Kind: Keyring, Service: "gh:github.com"},
+		"store:github-token":                 {Kind: Store, Name: "github-token"},
+		"cred:a.B_1":                         {Kind: Named, Name: "a.B_1"},
 		`command:["op", "read", "op://a b"]`: {Kind: Command, Argv: []string{"op", "read", "op://a b"}},
 	} {
 		got, err := ParseRef(s)
@@ -85,8 +91,15 @@ func TestParseRef(t *testing.T) {
 		"hunter2":                             {"reference-invalid", "env:"},
 		"hunter2:abc":                         {"reference-kind", "env:NAME"},
 		"emv:X":                               {"reference-kind", "did you mean env:"},
-		"keyring:a/b":                         {"reference-kind", "command:"},
-		"store:a":                             {"reference-kind", "env:"},
+		"keyring:":                            {"reference-invalid", "keyring:github/ada"},
+		"keyring:hunter2":                     {"reference-invalid", "keyring:github/ada"},
+		"keyring:/ada":                        {"reference-invalid", "keyring:github/ada"},
+		"keyring:a{b}/c":                      {"reference-invalid", "SERVICE/ACCOUNT"},
+		"keyrnig:a/b":                         {"reference-kind", "did you mean keyring:"},
+		"store:":                              {"reference-invalid", "store:NAME"},
+		"store:hunter2/..":                    {"reference-invalid", "store:NAME"},
+		"cred:-a":                             {"reference-invalid", "cred:NAME"},
+		"cred:" + strings.Repeat("a", 200):    {"reference-invalid", "cred:NAME"},
 		"env:":                                {"reference-invalid", "env:"},
 		"env:A=B":                             {"reference-invalid", "env:"},
 		"file:x":                              {"reference-invalid", "file:/"},
@@ -141,7 +154,9 @@ func resolver(t *testing.T, programs runner) (*Resolver, *Redactor, string) {
 			v, ok := map[string]string{"TOKEN": hidden, "EMPTY": "", "BAD": "hunter2\x00"}[name]
 			return v, ok
 		},
-		Home: home, Runner: programs, Redactor: redactor,
+		Home: home, Runner: programs, Redactor: redactor, Now: func() time.Time { return today },
+		Ring: newRing(&fakeRing{items: map[string]string{"svc/ada": hidden, "empty/b": ""}}, keyringTime), Credential: records,
+		Vault: newVault(t, filepath.Join(home, "secrets"), newRing(&fakeRing{err: errNoRing}, keyringTime)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -167,10 +182,14 @@ func TestResolve(t *testing.T) {
 	write(t, home+"/open", hidden, 0o644)
 	write(t, home+"/big", strings.Repeat("x", maxFile+1), 0o600)
 	write(t, home+"/long", strings.Repeat("x", maxValue+1), 0o600)
+	if changed, err := r.Keep(t.Context(), "kept", Hold(hidden)); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
 	for ref, want := range map[string]string{
 		"env:TOKEN": hidden, "file:~/whole": hidden, "file:" + home + "/whole": hidden, "file:~/a.json#/a/b~1c/1": hidden,
 		"file:~/.env#A": hidden, "file:~/.env#B": "x\n\"y$", "file:~/.env#C": "last", "command:pass show x": hidden,
 		"command:crlf": hidden, "command:two": hidden + "\n",
+		"keyring:svc/ada": hidden, "store:kept": hidden, "cred:young": hidden, "cred:file": hidden, "cred:stored": hidden, "cred:ring": hidden,
 	} {
 		h, err := r.Resolve(t.Context(), ref)
 		if err != nil || h.Reveal() != want {
@@ -200,7 +219,17 @@ func TestResolve(t *testing.T) {
 		"file:~/long":             {fault.Invalid, "credential-invalid", "#KEY"},
 		"command:fails":           {fault.Unavailable, "credential-unavailable", "by hand"},
 		"command:silent":          {fault.Unavailable, "credential-missing", "by hand"},
-		"keyring:a":               {fault.Invalid, "reference-kind", "env:"},
+		"keyring:a":               {fault.Invalid, "reference-invalid", "keyring:github/ada"},
+		"keyring:a/b":             {fault.Unavailable, "credential-missing", "reference"},
+		"keyring:empty/b":         {fault.Unavailable, "credential-missing", "store"},
+		"keyring:shut/b":          {fault.Unavailable, "credential-locked", "unlock"},
+		"keyring:deny/b":          {fault.Denied, "credential-denied", "allow"},
+		"keyring:broken/b":        {fault.Unavailable, "keyring-unavailable", "credential set"},
+		"store:none":              {fault.Unavailable, "credential-missing", "credential set none"},
+		"cred:none":               {fault.Unavailable, "credential-missing", "credential set none"},
+		"cred:gone":               {fault.Unavailable, "credential-missing", "daemon restart"},
+		"cred:old":                {fault.Unavailable, "credential-expired", "credential rotate old"},
+		"cred:round":              {fault.Invalid, "reference-invalid", "reference of the other"},
 	} {
 		_, err := r.Resolve(t.Context(), ref)
 		wantFault(t, ref, err, want.kind, want.code, want.hint)
@@ -370,7 +399,7 @@ func TestStream(t *testing.T) {
 }
 
 func FuzzParseRef(f *testing.F) {
-	for _, s := range []string{"env:A", "file:/a#b#/c", "command:a b", `command:["a b",""]`, "keyring:x", ":"} {
+	for _, s := range []string{"env:A", "file:/a#b#/c", "command:a b", `command:["a b",""]`, "keyring:x/y", "keyring:a/b/", "store:a", "cred:b", ":"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
