@@ -162,6 +162,11 @@ func (c *Client) RollBack(ctx context.Context, in RollBack) (PlanView, error) {
 	return call[PlanView](ctx, c, "receipt.rollback", in)
 }
 
+// InstallService calls service.install.
+func (c *Client) InstallService(ctx context.Context, in InstallService) (PlanView, error) {
+	return call[PlanView](ctx, c, "service.install", in)
+}
+
 // Tokens lists tokens.
 func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) {
 	return call[TokenPage](ctx, c, "token.list", in)

@@ -50,6 +50,7 @@ var Ops = []Op{
 	{Name: "approval.show", Method: "GET", Path: "/v1/approvals/{approval}", Need: Read, In: ApprovalRef{}, Out: ApprovalView{}, Short: "One approval with what it is about"},
 	{Name: "approval.decide", Method: "POST", Path: "/v1/approvals/{approval}/decision", Need: Judge, In: Decide{}, Out: ApprovalView{}, Keyed: true, Short: "Record the yes or no of a person"},
 	{Name: "receipt.list", Method: "GET", Path: "/v1/receipts", Need: Read, In: ReceiptsQuery{}, Out: ReceiptPage{}, Short: "What was applied and rolled back, the newest first"},
+	{Name: "service.install", Method: "POST", Path: "/v1/service", Need: Change, In: InstallService{}, Out: PlanView{}, Keyed: true, Short: "Make the plan that makes the daemon a service of its user, or takes that back"},
 	{Name: "receipt.rollback", Method: "POST", Path: "/v1/receipts/{receipt}/rollback", Need: Change, In: RollBack{}, Out: PlanView{}, Keyed: true, Short: "Make the plan that takes a receipt back"},
 	{Name: "token.list", Method: "GET", Path: "/v1/tokens", Need: Read, In: TokensQuery{}, Out: TokenPage{}, Short: "Tokens of agents, without their values"},
 	{Name: "token.issue", Method: "POST", Path: "/v1/tokens", Need: Change, In: IssueToken{}, Out: TokenChange{}, Keyed: true, Short: "Make the token of an agent; one that has a token keeps it"},

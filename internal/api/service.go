@@ -33,6 +33,7 @@ type Service interface {
 	Decide(ctx context.Context, in Decide) (ApprovalView, error)
 	Receipts(ctx context.Context, in ReceiptsQuery) (ReceiptPage, error)
 	RollBack(ctx context.Context, in RollBack) (PlanView, error)
+	InstallService(ctx context.Context, in InstallService) (PlanView, error)
 
 	Tokens(ctx context.Context, in TokensQuery) (TokenPage, error)
 	IssueToken(ctx context.Context, in IssueToken) (TokenChange, error)

@@ -138,15 +138,11 @@ type decisions struct {
 
 // decide asks the person about one approval after the other. What was decided before one that fails stays decided.
 func (e *Env) decide(ctx context.Context, a Args, yes bool) error {
-	word := "deny"
-	if yes {
-		word = "approve"
-	}
 	service, err := e.API(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := e.person("mcpx approval " + word + " " + a.Pos(0))
+	p, err := e.person("mcpx approval " + decision(yes) + " " + a.Pos(0))
 	if err != nil {
 		return err
 	}
@@ -157,19 +153,7 @@ func (e *Env) decide(ctx context.Context, a Args, yes bool) error {
 		if err != nil {
 			return err
 		}
-		if view.State != approval.Pending {
-			return decidedAlready(view.Approval)
-		}
-		e.approvalText(p, looks{e.ttyColor}, view)
-		line(p, "")
-		yesItIs, err := p.confirm(word + " this")
-		if err != nil {
-			return err
-		}
-		if !yesItIs {
-			return notConfirmed("mcpx approval " + word + " " + view.ID)
-		}
-		decided, err := service.Decide(e.operation(ctx), api.Decide{Approval: view.ID, Approve: yes, Digest: view.Subject, Note: a.String("note")})
+		decided, err := e.decideOne(ctx, service, p, view, yes, a.String("note"))
 		if err != nil {
 			return err
 		}
@@ -183,6 +167,30 @@ func (e *Env) decide(ctx context.Context, a Args, yes bool) error {
 		}
 		e.next(w, commands)
 	})
+}
+
+func decision(yes bool) string {
+	if yes {
+		return "approve"
+	}
+	return "deny"
+}
+
+// decideOne shows one approval to the person and takes the answer. Its operation is one of its own: each decision is.
+func (e *Env) decideOne(ctx context.Context, service api.Service, p *person, view api.ApprovalView, yes bool, note string) (api.ApprovalView, error) {
+	if view.State != approval.Pending {
+		return api.ApprovalView{}, decidedAlready(view.Approval)
+	}
+	e.approvalText(p, looks{e.ttyColor}, view)
+	line(p, "")
+	yesItIs, err := p.confirm(decision(yes) + " this")
+	if err != nil {
+		return api.ApprovalView{}, err
+	}
+	if !yesItIs {
+		return api.ApprovalView{}, notConfirmed("mcpx approval " + decision(yes) + " " + view.ID)
+	}
+	return service.Decide(e.operation(ctx), api.Decide{Approval: view.ID, Approve: yes, Digest: view.Subject, Note: note})
 }
 
 // decidedAlready is the error for an approval that nobody can decide any more.

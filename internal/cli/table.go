@@ -18,7 +18,7 @@ var groups = []Group{
 func commands() []Command {
 	return []Command{
 		up, serve, connect,
-		daemonStart, daemonStop, daemonRestart, daemonUpgrade, daemonReload, daemonStatus,
+		daemonStart, daemonStop, daemonRestart, daemonUpgrade, daemonReload, daemonStatus, daemonInstallService,
 		status, health, ps,
 		configDiscover, configInspect,
 		catalogList, catalogSearch, catalogCandidates, catalogReview, catalogImport, catalogExport,

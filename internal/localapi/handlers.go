@@ -72,6 +72,7 @@ var handlers = map[string]handler{
 	"approval.show":      unary(api.Service.Approval),
 	"approval.decide":    unary(api.Service.Decide),
 	"receipt.list":       unary(api.Service.Receipts),
+	"service.install":    unary(api.Service.InstallService),
 	"receipt.rollback":   unary(api.Service.RollBack),
 }
 
