@@ -20,7 +20,7 @@ RACE    = $$(if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env C
 needs    = [ -x "$(1)" ] || { if [ "$${CI:-}" = true ]; then echo "missing in CI: $(2)" >&2; exit 1; fi; \
              echo "skip: $(2) is not installed (run .ci/install)"; exit 0; }
 
-.PHONY: test quick build static fmt vet lint unit story wire survive crash soak peers conformance bench fuzz tools
+.PHONY: test quick build static fmt vet lint unit story wire survive crash soak peers conformance certify bench fuzz tools
 
 test: build static unit story wire survive peers
 	@echo 'make test: all tiers passed'
@@ -83,6 +83,10 @@ peers:
 
 conformance:
 	$(GO) test -v -timeout 30m -run 'TestConformance' ./internal/test/peers/...
+
+# certify tries all ten agents (CERTIFY=codex,qwen: only those) and writes docs/certifications. `.ci/install agents` brings them.
+certify:
+	MCPX_CERTIFY=$(or $(CERTIFY),all) $(GO) test -v -count=1 -timeout 180m -run '^TestCertify$$' ./internal/test/peers/...
 
 # bench compares the program with a floor in one run; BENCH takes flags such as --check, --json, --quick.
 bench:

@@ -24,10 +24,17 @@ type Call struct {
 // the Anthropic, OpenAI (responses and chat) and Gemini protocols, streamed or not.
 type Model struct {
 	Plan []Call
+	// Between is called before each call but the first, once, with the number of results so far; nil: nothing happens.
+	Between func(done int)
 
-	mu    sync.Mutex
-	seen  int      // requests for an answer
-	other []string // requests that it knows nothing about
+	mu      sync.Mutex
+	seen    int      // requests for an answer
+	other   []string // requests that it knows nothing about
+	results []string // the most that a conversation has held
+	offers  []string // full names of the tools of the last request that had any
+
+	turn sync.Mutex // held while Between runs: the other requests wait
+	past int        // for how many results Between was called
 }
 
 // offered is a tool as the agent offers it. Some agents group tools: then the full name is the group's and its own.
@@ -42,9 +49,7 @@ type decision struct {
 }
 
 func (m *Model) decide(tools []offered, results []string) decision {
-	m.mu.Lock()
-	m.seen++
-	m.mu.Unlock()
+	m.heard(tools, results)
 	if len(results) < len(m.Plan) {
 		step := m.Plan[len(results)]
 		for _, t := range tools {
@@ -57,6 +62,44 @@ func (m *Model) decide(tools []offered, results []string) decision {
 		return decision{text: "FINAL: no matching tool was offered"}
 	}
 	return decision{text: "FINAL: " + results[len(results)-1]}
+}
+
+// heard remembers the results, and lets happen what has to happen before the next call.
+func (m *Model) heard(tools []offered, results []string) {
+	m.mu.Lock()
+	m.seen++
+	if len(tools) > 0 {
+		m.offers = m.offers[:0]
+		for _, t := range tools {
+			m.offers = append(m.offers, t.full)
+		}
+	}
+	if len(results) > len(m.results) {
+		m.results = append([]string{}, results...)
+	}
+	m.mu.Unlock()
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	if n := len(results); n > m.past && n < len(m.Plan) {
+		m.past = n
+		if m.Between != nil {
+			m.Between(n)
+		}
+	}
+}
+
+// Results are those of the longest conversation.
+func (m *Model) Results() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]string{}, m.results...)
+}
+
+// Offers are the tools that an agent offered last.
+func (m *Model) Offers() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]string{}, m.offers...)
 }
 
 // Asked says how often an answer was asked for, and which requests were not understood.

@@ -71,7 +71,7 @@ func (m *Model) responses(reply replier, body []byte) {
 	for _, t := range in.Tools {
 		if t.Type == "namespace" { // one for each MCP server
 			for _, sub := range t.Tools {
-				tools = append(tools, offered{full: t.Name + sub.Name, name: sub.Name, group: t.Name})
+				tools = append(tools, offered{full: strings.TrimRight(t.Name, "_") + "__" + sub.Name, name: sub.Name, group: t.Name})
 			}
 			continue
 		}

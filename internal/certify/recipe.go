@@ -51,8 +51,6 @@ type recipe struct {
 	search *Call
 	// bare says that it shows tools under their own names, without that of the server.
 	bare bool
-	// rewrites says that it changes its own file when it is merely asked about it.
-	rewrites bool
 }
 
 // Agents lists the agents that can be certified.
@@ -74,7 +72,7 @@ func recipeOf(agent string) (recipe, bool) {
 
 var recipes = []recipe{
 	{
-		agent: "claude_code", program: "claude", config: ".claude.json", rewrites: true,
+		agent: "claude_code", program: "claude", config: ".claude.json",
 		env: func(p place) map[string]string {
 			return map[string]string{
 				"ANTHROPIC_BASE_URL": p.model, "ANTHROPIC_API_KEY": "dummy", "ENABLE_TOOL_SEARCH": "false",
@@ -147,7 +145,7 @@ wire_api = "responses"
 		ask: func(task string) []string { return []string{"--json", "-t", "60", task} },
 	},
 	{
-		agent: "opencode", program: "opencode", config: ".config/opencode/opencode.jsonc", rewrites: true,
+		agent: "opencode", program: "opencode", config: ".config/opencode/opencode.jsonc",
 		env: func(place) map[string]string {
 			return map[string]string{"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 		},
@@ -156,13 +154,13 @@ wire_api = "responses"
 		ask: func(task string) []string { return []string{"run", task} },
 	},
 	{
-		agent: "kilo", program: "kilo", config: ".config/kilo/kilo.jsonc", rewrites: true,
+		agent: "kilo", program: "kilo", config: ".config/kilo/kilo.jsonc",
 		before: func(p place) []file { return []file{{".config/kilo/kilo.jsonc", openCodeModel(p)}} },
 		add:    openCodeAdd, status: []string{"mcp", "list"}, connected: lineWith(`✓ %s connected`),
 		ask: func(task string) []string { return []string{"run", task} },
 	},
 	{
-		agent: "qwen", program: "qwen", config: ".qwen/settings.json", rewrites: true,
+		agent: "qwen", program: "qwen", config: ".qwen/settings.json",
 		env: func(p place) map[string]string {
 			return map[string]string{"OPENAI_API_KEY": "dummy", "OPENAI_BASE_URL": p.model + "/v1", "OPENAI_MODEL": modelName}
 		},

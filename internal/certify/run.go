@@ -33,13 +33,14 @@ const (
 // task is what the agents are told. The stub does not read it.
 const task = "call echo"
 
-// word is what the tool has to say back.
-const word = "hello-certify"
+// word begins what the tool has to say back; the number of the call ends it.
+const word = "hello-certify-"
 
 // output is what one run of a program printed.
 type output struct {
-	text string // stdout and stderr as they came, without colours
-	code int
+	text   string // stdout and stderr as they came, without colours
+	stdout string
+	code   int
 }
 
 var colours = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
@@ -57,11 +58,10 @@ func run(ctx context.Context, dir string, environ, argv []string) (output, error
 		return output{}, err
 	}
 	_ = child.Stdin.Close() // nothing is said to it
-	var text bounded
+	var text, answer bounded
 	var reading sync.WaitGroup
-	for _, pipe := range []*os.File{child.Stdout, child.Stderr} {
-		reading.Go(func() { _, _ = io.Copy(&text, pipe) }) // it ends when the pipe is closed below
-	}
+	reading.Go(func() { _, _ = io.Copy(io.MultiWriter(&text, &answer), child.Stdout) }) // both end when the pipes are closed below
+	reading.Go(func() { _, _ = io.Copy(&text, child.Stderr) })
 	end := context.AfterFunc(ctx, func() { child.EndGroup(0) })
 	<-child.Done()
 	end()
@@ -75,7 +75,7 @@ func run(ctx context.Context, dir string, environ, argv []string) (output, error
 	}
 	_, _ = child.Stdout.Close(), child.Stderr.Close()
 	<-settled
-	out := output{text: colours.ReplaceAllString(text.String(), ""), code: child.Status().Code}
+	out := output{text: colours.ReplaceAllString(text.String(), ""), stdout: answer.String(), code: child.Status().Code}
 	if ctx.Err() != nil {
 		return out, fault.New(fault.Unavailable, "certify-timeout").Saying("%s did not end within %s: %s", argv[0], agentWithin, tail(out.text)).Because(context.Cause(ctx))
 	}
@@ -114,10 +114,14 @@ type agent struct {
 	place
 	project string
 	environ []string
+	record  *transcript
 }
 
 func (a agent) exec(ctx context.Context, args []string) (output, error) {
-	return run(ctx, a.project, a.environ, append([]string{a.program}, args...))
+	argv := append([]string{a.program}, args...)
+	out, err := run(ctx, a.project, a.environ, argv)
+	a.record.add(argv, out)
+	return out, err
 }
 
 // prepare writes the settings for the stub, and lets the agent add the servers by itself.
@@ -162,7 +166,7 @@ func (a agent) succeed(ctx context.Context, args []string) (output, error) {
 // version is what the agent says about itself.
 func (a agent) version(ctx context.Context) (string, error) {
 	out, err := a.succeed(ctx, []string{"--version"})
-	line, _, _ := strings.Cut(strings.TrimSpace(out.text), "\n")
+	line, _, _ := strings.Cut(strings.TrimSpace(out.stdout), "\n")
 	return line, err
 }
 
@@ -183,43 +187,60 @@ func (a agent) connects(ctx context.Context, servers []Server) (asked bool, err 
 	return true, nil
 }
 
-// plan lets the stub call echo on each server.
-func (a agent) plan(servers []Server) []Call {
-	args := json.RawMessage(fmt.Sprintf(`{"text":%q}`, word))
+// plan lets the stub call echo on each server, and that so many times. An agent that shows bare names cannot say which
+// server is meant.
+func (a agent) plan(servers []Server, rounds int) []Call {
 	var calls []Call
 	if a.search != nil {
 		calls = append(calls, *a.search)
 	}
-	if a.bare { // it cannot say which one is meant
-		return append(calls, Call{Tool: regexp.MustCompile(`^echo$`), Args: args})
-	}
-	for _, s := range servers {
-		calls = append(calls, Call{Tool: regexp.MustCompile(regexp.QuoteMeta(s.Name) + `\W*_+echo$`), Args: args})
+	for range rounds {
+		for _, s := range servers {
+			name := regexp.MustCompile(regexp.QuoteMeta(s.Name) + `[^a-z]+echo$`)
+			if a.bare {
+				name = regexp.MustCompile(`^echo$`)
+			}
+			calls = append(calls, Call{Tool: name, Args: json.RawMessage(fmt.Sprintf(`{"text":"%s%d"}`, word, len(calls)))})
+		}
 	}
 	return calls
 }
 
-// calls gives the agent the task and looks for the word at the end.
-func (a agent) calls(ctx context.Context) error {
+// calls gives the agent the task. Each result has to hold the word of its call, and the agent has to say the last one.
+func (a agent) calls(ctx context.Context, m *Model) error {
 	out, err := a.exec(ctx, a.ask(task))
 	if err != nil {
 		return err
 	}
-	if _, final, found := strings.Cut(out.text, "FINAL"); !found || !strings.Contains(final, word) {
-		return fault.New(fault.Unavailable, "certify-not-called").Saying("the run of %s holds no FINAL with the answer of the tool: %s", a.program, tail(out.text))
+	results := m.Results()
+	for i, call := range m.Plan {
+		if a.search != nil && i == 0 {
+			continue // what it answers is its own affair
+		}
+		if i >= len(results) || !strings.Contains(results[i], fmt.Sprintf("%s%d", word, i)) {
+			return fault.New(fault.Unavailable, "certify-not-called").
+				Saying("call %d of %d (%s) did not come back with its word: %q; offered were %q; the run of %s: %s", i+1, len(m.Plan), call.Tool, results, m.Offers(), a.program, tail(out.text))
+		}
+	}
+	if _, final, found := strings.Cut(out.text, "FINAL"); !found || !strings.Contains(final, fmt.Sprintf("%s%d", word, len(m.Plan)-1)) {
+		return fault.New(fault.Unavailable, "certify-not-said").Saying("%s did not show the last answer: %s", a.program, tail(out.text))
 	}
 	return nil
 }
 
 // digest is the SHA-256 of a file, in hex; "absent" when there is none.
 func digest(path string) (string, error) {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "absent", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -92,6 +92,7 @@ var jsonOf = map[string][]string{
 
 // noJSON lists the commands whose stdout is no answer, with the reason.
 var noJSON = map[string]string{
+	"certify":     "it needs a real agent and a person; TestCertify in peers reads its document",
 	"connect":     "stdout carries the protocol of the agent",
 	"demo-server": "stdout carries the protocol of the client",
 	"serve":       "it runs in the foreground until it is ended",

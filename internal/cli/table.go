@@ -22,7 +22,7 @@ func commands() []Command {
 		status, health, ps,
 		configDiscover, configInspect,
 		catalogList, catalogSearch, catalogCandidates, catalogReview, catalogImport, catalogExport,
-		agentsDiscover, agentsSelfCheck,
+		agentsDiscover, certifyAgent, agentsSelfCheck,
 		auditRun, auditList, auditVerify, auditExport,
 		planList, planShow,
 		approvalList, approvalShow, approvalApprove, approvalDeny,
