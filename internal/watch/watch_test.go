@@ -1,0 +1,218 @@
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// within bounds the wait for a hint; a loaded machine needs seconds.
+const within = 30 * time.Second
+
+// running watches files and gives the hints.
+func running(t *testing.T, notify bool, paths ...string) <-chan []string {
+	t.Helper()
+	var source *fsnotify.Watcher
+	if notify {
+		var err error
+		if source, err = fsnotify.NewWatcher(); err != nil {
+			t.Skipf("skip: no notification here: %v", err)
+		}
+	}
+	w := newWatcher(Config{Files: func() []string { return paths }, Log: slog.New(slog.DiscardHandler)}, source)
+	w.poll = 20 * time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	hints, done := make(chan []string, 16), make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx, func(changed []string) { hints <- changed })
+	}()
+	t.Cleanup(func() { stop(); <-done })
+	return hints
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t *testing.T, hints <-chan []string, want ...string) {
+	t.Helper()
+	select {
+	case got := <-hints:
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("-want +got:\n%s", d)
+		}
+	case <-time.After(within):
+		t.Fatalf("no hint about %v within %s", want, within)
+	}
+}
+
+// TestHints: each way in which agents change files is noticed, with notification and without.
+func TestHints(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before func(t *testing.T, dir, path string)
+		change func(t *testing.T, dir, path string)
+	}{
+		{"written in place", func(t *testing.T, _, path string) { write(t, path, "a") }, func(t *testing.T, _, path string) { write(t, path, "b") }},
+		{"renamed over", func(t *testing.T, _, path string) { write(t, path, "a") }, func(t *testing.T, dir, path string) {
+			write(t, filepath.Join(dir, "tmp"), "b")
+			rename(t, filepath.Join(dir, "tmp"), path)
+		}},
+		{"appears", nil, func(t *testing.T, _, path string) { write(t, path, "a") }},
+		{"goes", func(t *testing.T, _, path string) { write(t, path, "a") }, func(t *testing.T, _, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"a link that leads elsewhere", func(t *testing.T, dir, path string) {
+			write(t, filepath.Join(dir, "one"), "a")
+			write(t, filepath.Join(dir, "two"), "b")
+			link(t, "one", path)
+		}, func(t *testing.T, dir, path string) {
+			link(t, "two", filepath.Join(dir, "next"))
+			rename(t, filepath.Join(dir, "next"), path)
+		}},
+		{"the other end of a link", func(t *testing.T, dir, path string) {
+			if err := os.Mkdir(filepath.Join(dir, "dotfiles"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "dotfiles", "real"), "a")
+			link(t, filepath.Join("dotfiles", "real"), path)
+		}, func(t *testing.T, dir, _ string) { write(t, filepath.Join(dir, "dotfiles", "real"), "b") }},
+	} {
+		for mode, notify := range map[string]bool{"notified": true, "polled": false} {
+			t.Run(c.name+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				path := filepath.Join(dir, "file")
+				if c.before != nil {
+					c.before(t, dir, path)
+				}
+				hints := running(t, notify, path, filepath.Join(dir, "other"))
+				c.change(t, dir, path)
+				expect(t, hints, path)
+			})
+		}
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLaterDirectory: directories that appear, go, and appear again are followed.
+func TestLaterDirectory(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a", "b", "file")
+	hints := running(t, true, path)
+	for _, text := range []string{"one", "two"} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, text)
+		expect(t, hints, path)
+		if err := os.RemoveAll(filepath.Join(dir, "a")); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, hints, path)
+	}
+}
+
+// TestSettle: a file is told when it rests, and one that never rests after the longest wait.
+func TestSettle(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	w := newWatcher(Config{Files: func() []string { return []string{path} }, Log: slog.New(slog.DiscardHandler)}, nil)
+	start := time.Now()
+	at := func(after time.Duration, text string) []string {
+		write(t, path, text)
+		return w.settled(start.Add(after))
+	}
+	write(t, path, "1")
+	w.note(w.files[path], read(path, content{}), start)
+	for _, step := range []struct {
+		after time.Duration
+		text  string
+		want  []string
+	}{
+		{settleFor - 1, "1", nil},
+		{settleFor, "2", nil}, // it is another one meanwhile
+		{2*settleFor - 1, "2", nil},
+		{2 * settleFor, "2", []string{path}},
+		{3 * settleFor, "2", nil}, // it was told
+	} {
+		if d := cmp.Diff(step.want, at(step.after, step.text)); d != "" {
+			t.Errorf("after %s: -want +got:\n%s", step.after, d)
+		}
+	}
+	write(t, path, "3")
+	w.note(w.files[path], read(path, content{}), start)
+	told := time.Duration(0)
+	for after := settleFor; told == 0 && after <= 2*settleMost; after += settleFor {
+		if len(at(after, after.String())) > 0 {
+			told = after
+		}
+	}
+	if told != settleMost {
+		t.Errorf("a file that is written all the time was told after %s, want %s", told, settleMost)
+	}
+	// What is as it was told at the end is not told.
+	write(t, path, "other")
+	w.note(w.files[path], read(path, content{}), start)
+	if got := at(settleFor, settleMost.String()); got != nil {
+		t.Errorf("a change that was taken back was told: %v", got)
+	}
+}
+
+// TestBounds: more directories than may be watched are polled, and a pipe is not opened.
+func TestBounds(t *testing.T) {
+	source, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Skipf("skip: no notification here: %v", err)
+	}
+	defer source.Close()
+	dir := t.TempDir()
+	var paths []string
+	for i := range maxDirs + 1 {
+		sub := filepath.Join(dir, time.Duration(i).String())
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, filepath.Join(sub, "file"))
+	}
+	files := paths
+	w := newWatcher(Config{Files: func() []string { return files }, Log: slog.New(slog.DiscardHandler)}, source)
+	if n := len(source.WatchList()); n != maxDirs || !w.partial || w.pause() != pollEvery {
+		t.Errorf("%d directories are watched, polled: %v", n, w.partial)
+	}
+	files = paths[:1]
+	w.arm()
+	if n := len(source.WatchList()); n != 1 || w.partial || w.pause() != rescanEvery {
+		t.Errorf("%d directories are watched, polled: %v", n, w.partial)
+	}
+	if got := read(dir, content{}); got.sum != irregular {
+		t.Errorf("a directory is %q", got.sum)
+	}
+}
