@@ -151,6 +151,15 @@ func (c *Control) open(ctx context.Context, tx store.Tx, p *converge.Plan) (rece
 		}
 	}
 	var used approval.Approval
+	if authorized != "" && p.Kind != converge.PlanRollback {
+		auto, err := c.stillAuto(ctx, tx, *p)
+		if err != nil {
+			return receipt, nil, err
+		}
+		if !auto {
+			authorized = ""
+		}
+	}
 	if authorized == "" {
 		if used, refused, err = c.use(ctx, tx, *p, rcp); refused != nil || err != nil {
 			return receipt, refused, err

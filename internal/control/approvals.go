@@ -222,6 +222,7 @@ func (c *Control) SetAgent(ctx context.Context, in api.SetAgent) (api.Agent, err
 	if err != nil {
 		return api.Agent{}, err
 	}
+	c.stir()
 	if in.Level == converge.LevelObserved {
 		out.Next = []string{"mcpx agents discover"}
 	}

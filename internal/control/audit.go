@@ -265,7 +265,7 @@ func (c *Control) world(ctx context.Context, in api.RunAudit, look converge.Look
 	w := converge.World{
 		Files: seen.Files, Findings: findings, Servers: k.servers, Revision: catalog.Revision(k.servers), Agents: k.agents,
 		Policy: c.cfg.Policy(), Adapter: c.cfg.Adapter, Port: c.port(), Token: c.cfg.TokenOnly(), Program: c.cfg.Program, Look: look,
-		Staged: converge.StagedFrom(k.candidates), Pinned: k.pinned, Known: k.secrets, Waiting: map[string]bool{},
+		Staged: converge.StagedFrom(k.candidates), Pinned: k.pinned, Known: k.secrets, Waiting: map[string]bool{}, Certified: c.cfg.Certified(ctx),
 		Receipts: k.receipts, Records: k.records, Now: c.cfg.Now(),
 	}
 	w.Asked.Retry = actorOf(ctx).Channel != channelLoop // a person who asks again wants what failed, too

@@ -67,6 +67,8 @@ type Config struct {
 	// Policy is what config/policy.toml says now; TokenOnly whether the loopback listener asks everybody for a token.
 	Policy    func() converge.Policy
 	TokenOnly func() bool
+	// Certified are the agents whose installed program has a certificate that counts.
+	Certified func(ctx context.Context) map[string]bool
 	// Adapter is the version of the code that reads and writes the files; Program the path of mcpx.
 	Adapter, Program string
 	// Secrets keeps and finds the values of credentials.
@@ -103,7 +105,8 @@ type Control struct {
 
 	tokens tokens
 
-	grown bell // rings when the log has grown
+	grown   bell          // rings when the log has grown
+	stirred chan struct{} // has a value when plans may have to be made anew
 
 	seeing  sync.Mutex      // guards seen and audited
 	seen    *converge.World // files and findings of the last audit; nil: this daemon has made none
@@ -140,6 +143,7 @@ func New(c Config) (*Control, error) {
 		{"CheckBackup", c.CheckBackup == nil},
 		{"Policy", c.Policy == nil},
 		{"TokenOnly", c.TokenOnly == nil},
+		{"Certified", c.Certified == nil},
 		{"Adapter", c.Adapter == ""},
 		{"Program", c.Program == ""},
 		{"Secrets", c.Secrets == nil},
@@ -163,7 +167,7 @@ func New(c Config) (*Control, error) {
 			return nil, errors.New("control: Config.Overlay has an entry without an id")
 		}
 	}
-	control := &Control{cfg: c}
+	control := &Control{cfg: c, stirred: make(chan struct{}, 1)}
 	c.Tools.control = control
 	control.tokens.used, control.tokens.refused, control.tokens.flushed = map[string]time.Time{}, map[string]*refusals{}, c.Now()
 	control.tokens.book.Store(auth.NewBook(nil))
@@ -187,6 +191,7 @@ func (c *Control) Load(ctx context.Context) error {
 func (c *Control) Reapply(ctx context.Context) error {
 	c.change.Lock()
 	defer c.change.Unlock()
+	defer c.stir()
 	return c.applyLocked(ctx)
 }
 
@@ -279,6 +284,7 @@ func (c *Control) mutate(ctx context.Context, fn func(ctx context.Context, tx st
 	if err := c.write(ctx, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
 		return err
 	}
+	c.stir()
 	// The change is durable: the caller may leave, the routes must follow.
 	return c.applyLocked(context.WithoutCancel(ctx))
 }

@@ -78,14 +78,15 @@ type bench struct {
 	restart []api.RestartDaemon
 	reloads int
 
-	looked   converge.Look
-	observed converge.Observation
-	target   fakeTarget
-	policy   converge.Policy
-	person   error // why the caller is none
-	now      time.Time
-	tokens   *fakeTokenFiles
-	letIn    func(token string) (bool, error) // what mcp_hub answers
+	looked    converge.Look
+	observed  converge.Observation
+	target    fakeTarget
+	policy    converge.Policy
+	person    error // why the caller is none
+	now       time.Time
+	tokens    *fakeTokenFiles
+	letIn     func(token string) (bool, error) // what mcp_hub answers
+	certified map[string]bool
 }
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -112,9 +113,10 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 		ParseAgent: func(name string) (string, error) { return name, nil },
 		Person:     func(int) (string, error) { return "/dev/pts/1", b.person }, CheckBackup: func(string, converge.Written) error { return nil },
 		Policy: func() converge.Policy { return b.policy }, TokenOnly: func() bool { return false }, Adapter: "1", Program: "/bin/mcpx",
-		Secrets:  newFakeSecrets(),
-		Resident: func(pid int) int64 { return int64(pid) * 1000 },
-		Stop:     func(children bool) { b.stopped = append(b.stopped, children) },
+		Secrets:   newFakeSecrets(),
+		Certified: func(context.Context) map[string]bool { return b.certified },
+		Resident:  func(pid int) int64 { return int64(pid) * 1000 },
+		Stop:      func(children bool) { b.stopped = append(b.stopped, children) },
 		Restart: func(_ context.Context, in api.RestartDaemon) (api.Restarted, error) {
 			b.restart = append(b.restart, in)
 			return api.Restarted{OldPid: 42}, nil

@@ -46,12 +46,18 @@ func (c *Control) settle(ctx context.Context, tx store.Tx, in api.RunAudit, w co
 			if err := c.tellMade(ctx, tx, p); err != nil {
 				return err
 			}
+			if err := c.tellAuto(ctx, tx, w, p); err != nil {
+				return err
+			}
 		}
 		open = append(open, p)
 	}
 	for _, p := range turn.Keep {
 		if !slices.Equal(before[p.ID].Auto, p.Auto) {
 			if err := tx.PutPlan(ctx, converge.PutPlan{Plan: p}); err != nil {
+				return err
+			}
+			if err := c.tellAuto(ctx, tx, w, p); err != nil {
 				return err
 			}
 		}
