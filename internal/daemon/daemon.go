@@ -78,6 +78,7 @@ type Daemon struct {
 	tcp      net.Listener
 	unix     net.Listener
 	serving  bool // start succeeded: the socket in the file system is ours
+	loop     *loop
 
 	hand      sync.Mutex      // held while a hand-over runs, and for good when this daemon let go
 	letgo     bool            // guarded by hand
@@ -174,7 +175,13 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.serving = true
 	crash.Point("daemon.listening")
 	me.Listener = d.about.Listener
-	return me.write(c.Paths)
+	if err := me.write(c.Paths); err != nil {
+		return err
+	}
+	if d.settings.Watch {
+		d.loop = d.startLoop()
+	}
+	return nil
 }
 
 // build makes the graph, from the database up.
@@ -212,7 +219,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	}
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
-		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Adapter: clientfile.AdapterVersion, Program: c.Exe,
+		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certified: newCertificates(d).certified, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
@@ -428,6 +435,7 @@ const linger = 2 * time.Second
 // release undoes what start did, as far as it came.
 func (d *Daemon) release(ctx context.Context, children bool) error {
 	crash.Point("daemon.stopping")
+	d.loop.stop(ctx)
 	// The edges refuse what is new from now on, and wait for what is in work; the gateway ends that.
 	edges, cut := context.WithCancel(ctx)
 	defer cut()

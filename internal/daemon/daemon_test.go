@@ -328,10 +328,10 @@ func TestLoadSettings(t *testing.T) {
 		})
 	}
 	s, err := load("")
-	if err != nil || s.ListenerAddress != "127.0.0.1:30000" || s.LoopbackAuth != AuthSameUser || s.AllowedHosts != nil {
+	if err != nil || s.ListenerAddress != "127.0.0.1:30000" || s.LoopbackAuth != AuthSameUser || s.AllowedHosts != nil || !s.Watch {
 		t.Errorf("defaults: %+v, %v", s, err)
 	}
-	s, err = load("[listener]\naddress = \"[::1]:1\"\nallowed_hosts = [\"a\", \"b\"]\n", "MCPX_LISTENER_ADDRESS", "localhost:2", "MCPX_LISTENER_LOOPBACK_AUTH", "token")
+	s, err = load("[listener]\naddress = \"[::1]:1\"\nallowed_hosts = [\"a\", \"b\"]\n[governance]\nwatch = false\n", "MCPX_LISTENER_ADDRESS", "localhost:2", "MCPX_LISTENER_LOOPBACK_AUTH", "token")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,11 +340,12 @@ func TestLoadSettings(t *testing.T) {
 	}
 	want := map[string]Origin{
 		"listener.address": FromFlag, "listener.loopback_auth": FromEnvironment, "listener.allowed_hosts": FromFile, "supervisor.orphan_ttl": FromDefault,
+		"governance.watch": FromFile,
 	}
 	if diff := cmp.Diff(want, s.origin); diff != "" {
 		t.Error(diff)
 	}
-	if s.ListenerAddress != "127.0.0.1:3" || s.LoopbackAuth != AuthToken || len(s.AllowedHosts) != 2 {
+	if s.ListenerAddress != "127.0.0.1:3" || s.LoopbackAuth != AuthToken || len(s.AllowedHosts) != 2 || s.Watch {
 		t.Errorf("%+v", s)
 	}
 	for _, c := range []struct{ name, file, variable, value, code, part string }{

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type Settings struct {
 	LoopbackAuth    string        // AuthSameUser or AuthToken
 	AllowedHosts    []string      // more values of Host and of the host of Origin that the listener answers to
 	OrphanTTL       time.Duration // how long a supervised server lives on without a daemon; negative: for ever
+	Watch           bool          // the files of agents are watched
 
 	origin map[string]Origin // by key
 }
@@ -105,6 +107,18 @@ var Registry = []Setting{
 			return err
 		},
 		get: func(s *Settings) []string { return []string{s.OrphanTTL.String()} },
+	},
+	{
+		Key: "governance.watch", Type: "true or false", Default: "true", Effect: "internal/test/story/testdata/setting-watch.txtar",
+		Text: "Whether the daemon looks at the configuration files of agents by itself: at its start, when one of them or the catalog changes, and every 6 hours. With false `mcpx audit run` looks.",
+		set: func(s *Settings, v []string) error {
+			s.Watch = v[0] == "true"
+			if v[0] != "true" && v[0] != "false" {
+				return fmt.Errorf("%q is neither true nor false", v[0])
+			}
+			return nil
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Watch)} },
 	},
 }
 
@@ -236,11 +250,13 @@ func textOf(path, key string, value any) ([]string, error) {
 	}
 	wrong := invalid(Registry[i], path, fmt.Errorf("%v is not the right type", value))
 	if !Registry[i].list {
-		text, ok := value.(string)
-		if !ok {
-			return nil, wrong
+		switch v := value.(type) {
+		case string:
+			return []string{v}, nil
+		case bool:
+			return []string{strconv.FormatBool(v)}, nil
 		}
-		return []string{text}, nil
+		return nil, wrong
 	}
 	list, ok := value.([]any)
 	if !ok {

@@ -66,7 +66,7 @@ func person(ts *testscript.TestScript, neg bool, args []string) {
 // environ is the environment of a command in a story.
 func environ(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"MCPX_HOME", "HOME", "PATH", "MCPX_LISTENER_ADDRESS", "MCPX_LISTENER_LOOPBACK_AUTH", "MCPX_LISTENER_ALLOWED_HOSTS", "MCPX_SUPERVISOR_ORPHAN_TTL", "PASSED_TOKEN"} {
+	for _, name := range []string{"MCPX_HOME", "HOME", "PATH", "MCPX_LISTENER_ADDRESS", "MCPX_LISTENER_LOOPBACK_AUTH", "MCPX_LISTENER_ALLOWED_HOSTS", "MCPX_SUPERVISOR_ORPHAN_TTL", "MCPX_GOVERNANCE_WATCH", "PASSED_TOKEN"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	return env

@@ -51,6 +51,7 @@ func TestStories(t *testing.T) {
 			env.Setenv("MCPX_HOME", home)
 			env.Setenv("HOME", user)
 			env.Setenv("MCPX_LISTENER_ADDRESS", "127.0.0.1:0")
+			env.Setenv("MCPX_GOVERNANCE_WATCH", "false") // a story types what happens; those of the loop turn it on
 			env.Setenv("PATH", filepath.Dir(binary)+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			env.Setenv("MCPX", binary)
 			env.Setenv("FAKE", self) // exec $FAKE run-fakemcp FLAGS...
@@ -58,7 +59,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode": exitcode, "json": jsonValue, "until": until, "http": request, "killchild": killChild, "mode": mode, "busyport": busyPort, "alive": alive, "gone": gone, "person": person, "edit": edit,
+			"exitcode": exitcode, "json": jsonValue, "until": until, "http": request, "killchild": killChild, "mode": mode, "busyport": busyPort, "alive": alive, "gone": gone, "person": person, "edit": edit, "certify": certify,
 		},
 	})
 }
