@@ -63,6 +63,7 @@ var jsonOf = map[string][]string{
 	"daemon status":               {},
 	"daemon stop":                 {},
 	"daemon upgrade":              {"--binary", "{FILE}"},
+	"doctor":                      {},
 	"health":                      {},
 	"plan list":                   {},
 	"plan show":                   {"plan_a"},

@@ -19,7 +19,7 @@ func commands() []Command {
 	return []Command{
 		up, serve, connect,
 		daemonStart, daemonStop, daemonRestart, daemonUpgrade, daemonReload, daemonStatus, daemonInstallService,
-		status, health, ps,
+		status, health, doctor, ps,
 		configDiscover, configInspect,
 		catalogList, catalogSearch, catalogCandidates, catalogReview, catalogImport, catalogExport,
 		agentsDiscover, certifyAgent, agentsSelfCheck,

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"mcpx/internal/api"
+	"mcpx/internal/converge"
+	"mcpx/internal/fault"
+)
+
+var doctor = Command{
+	Path: "doctor", Short: "Tell everything that is wrong, and the command that fixes it",
+	Long: "What `mcpx health` says, and beside it what only a look at this machine tells: database, log and backups, modes of the\n" +
+		"files of mcpx, port, service. Blockers come first; exit code 1 with one. It writes nothing and starts no daemon: without\n" +
+		"one it says so, and what can be seen without one. docs/findings.md explains the words.",
+	Example: "mcpx doctor\nmcpx doctor --json",
+	Run: func(ctx context.Context, e *Env, _ Args) error {
+		out, err := e.examine(ctx)
+		if err != nil {
+			return err
+		}
+		if err := e.Show(out, func(w io.Writer) { e.printHealth(w, out.Health); e.printCounts(w, out.Counts) }); err != nil {
+			return err
+		}
+		return verdict(out.Health)
+	},
+}
+
+// diagnosis is the answer of doctor.
+type diagnosis struct {
+	api.Health
+	Counts map[converge.Weight]int `json:"counts"`
+}
+
+func (e *Env) printCounts(w io.Writer, counts map[converge.Weight]int) {
+	line(w, "\n%d blockers, %d warnings, %d notices", counts[converge.WeightBlocker], counts[converge.WeightWarning], counts[converge.WeightNotice])
+}
+
+// examine collects everything that is wrong, the worst first.
+func (e *Env) examine(ctx context.Context) (diagnosis, error) {
+	client, err := e.Daemon()
+	if err != nil {
+		return diagnosis{}, err
+	}
+	paths, err := e.Paths()
+	if err != nil {
+		return diagnosis{}, err
+	}
+	var all []api.Finding
+	health, err := client.Health(ctx, api.None{})
+	switch {
+	case away(err):
+		all = append(all, e.withoutDaemon(err)...)
+	case err != nil:
+		return diagnosis{}, err
+	default:
+		all = append(all, health.Findings...)
+		more, err := logFindings(ctx, client)
+		if err != nil {
+			return diagnosis{}, err
+		}
+		all = append(all, more...)
+	}
+	all = append(all, e.hostFindings(ctx, paths)...)
+	return diagnose(all), nil
+}
+
+func diagnose(all []api.Finding) diagnosis {
+	out := diagnosis{Health: api.Health{State: api.HealthOK, Findings: []api.Finding{}}, Counts: map[converge.Weight]int{}}
+	weights := []converge.Weight{converge.WeightBlocker, converge.WeightWarning, converge.WeightNotice}
+	slices.SortStableFunc(all, func(a, b api.Finding) int {
+		return slices.Index(weights, a.Severity) - slices.Index(weights, b.Severity)
+	})
+	for _, f := range all {
+		if slices.ContainsFunc(out.Findings, func(g api.Finding) bool { return g.Code == f.Code && g.Subject == f.Subject && g.Path == f.Path }) {
+			continue // seen from both sides
+		}
+		out.Findings = append(out.Findings, f)
+		out.Counts[f.Severity]++
+		if f.Severity == converge.WeightBlocker {
+			out.State = api.HealthDegraded
+		}
+	}
+	return out
+}
+
+// withoutDaemon tells what is wrong when no daemon answers.
+func (e *Env) withoutDaemon(err error) []api.Finding {
+	var all []api.Finding
+	for _, t := range converge.Findings(converge.World{}, converge.Vitals{DaemonDown: true}) {
+		all = append(all, api.Finding{Code: t.Code, Severity: t.Severity, Subject: t.Subject, Text: t.Text, Hint: t.Hint, Command: t.Command})
+	}
+	if !down(err) {
+		all[0].Text = fault.From(err).Message // it is there and does not answer
+	}
+	return all
+}
+
+// logFindings tells what is wrong with the log and with the backups.
+func logFindings(ctx context.Context, service api.Service) ([]api.Finding, error) {
+	verdict, err := service.VerifyEvents(ctx, api.VerifyEvents{})
+	if err != nil {
+		return nil, err
+	}
+	var all []api.Finding
+	if verdict.Bad != nil {
+		all = append(all, api.Finding{
+			Code: "chain-broken", Severity: converge.WeightBlocker, Subject: "log",
+			Text: fmt.Sprintf("event %d of the log does not fit: %s", verdict.Bad.Seq, verdict.Bad.Why),
+			Hint: "find out who changed the database; a copy of it is evidence", Command: "mcpx audit verify",
+		})
+	}
+	for _, b := range verdict.Backups {
+		all = append(all, api.Finding{
+			Code: "backup-differs", Severity: converge.WeightBlocker, Subject: b.Receipt, Path: b.Path,
+			Text: "cannot be taken back: " + strings.TrimPrefix(b.Text, "backup-differs: "), Hint: "look at what it was for", Command: "mcpx audit verify",
+		})
+	}
+	return all, nil
+}
