@@ -180,21 +180,21 @@ func holdsSecret(data []byte) bool {
 	})
 }
 
-// serviceFindings tells what keeps the daemon from being there after the next login. Only systemd has linger.
+// serviceFindings tells what keeps the daemon from being there after the next login.
 func (e *Env) serviceFindings() []api.Finding {
-	if runtime.GOOS != "linux" || e.Getenv("HOME") == "" {
-		return nil
+	in, err := e.userService()
+	if err != nil || in.Home == "" || runtime.GOOS == "windows" {
+		return nil // there is no service that could be looked for
 	}
-	config := e.Getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(config) {
-		config = filepath.Join(e.Getenv("HOME"), ".config")
-	}
-	unit := filepath.Join(config, "systemd", "user", "mcpx.service")
+	unit := converge.Service{Manager: in.Manager, Home: in.Home, Config: in.Config}.Path()
 	if _, err := os.Stat(unit); errors.Is(err, fs.ErrNotExist) {
 		return []api.Finding{{
 			Code: "service-absent", Severity: converge.WeightNotice, Subject: "service", Path: unit, Text: "nothing starts the daemon at login; commands start it when they need it",
-			Hint: "let systemd start it", Command: "mcpx daemon install-user-service",
+			Hint: "make it a service", Command: "mcpx daemon install-user-service",
 		}}
+	}
+	if in.Manager != converge.Systemd {
+		return nil
 	}
 	var all []api.Finding
 	if user := e.Getenv("USER"); user != "" && filepath.Base(user) == user {
@@ -205,7 +205,7 @@ func (e *Env) serviceFindings() []api.Finding {
 			})
 		}
 	}
-	secrets := filepath.Join(config, "mcpx", "service.env")
+	secrets := filepath.Join(filepath.Dir(unit), "..", "..", "mcpx", "service.env")
 	if info, err := os.Stat(secrets); err == nil && info.Mode().Perm()&0o077 != 0 {
 		all = append(all, api.Finding{
 			Code: "state-readable", Severity: converge.WeightWarning, Subject: "service", Path: secrets, Text: "the variables of the service can be opened by other users",
