@@ -65,6 +65,7 @@ func (p *play) governed() {
 			p.t.Errorf("%s was applied and is\n%s", name, content)
 		}
 	})
+	p.restart() // what a killed supervisor left is swept, and the next daemon knows the receipts
 	p.call(0)
 	for _, receipt := range p.applied() {
 		p.carryOut(func(ctx context.Context, c *api.Client) (string, error) {
