@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mcpx/internal/api"
+	"mcpx/internal/approval"
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/key"
@@ -69,7 +70,14 @@ func (c *Control) eligible(ctx context.Context, rows []api.PlanRow, tried map[st
 			if err != nil {
 				return err
 			}
-			if p.Kind != converge.PlanRollback && p.Offered() && c.authorized(p) != "" {
+			if p.Kind == converge.PlanRollback || !p.Offered() || c.authorized(p) == "" {
+				continue
+			}
+			auto, err := c.stillAuto(ctx, r, p)
+			if err != nil {
+				return err
+			}
+			if auto {
 				id = p.ID
 				return nil
 			}
@@ -80,8 +88,16 @@ func (c *Control) eligible(ctx context.Context, rows []api.PlanRow, tried map[st
 }
 
 // stillAuto says whether what the policy allowed when the plan was made is still so: the level of the agent and the
-// certificate of its client are no part of what makes a plan stale.
-func (c *Control) stillAuto(ctx context.Context, r converge.Reader, p converge.Plan) (bool, error) {
+// certificate of its client are no part of what makes a plan stale. A no of a person counts for more than the policy.
+func (c *Control) stillAuto(ctx context.Context, r store.Reader, p converge.Plan) (bool, error) {
+	earlier, err := approvalsOf(ctx, r, approval.ListApprovals{About: p.ID})
+	if err != nil {
+		return false, err
+	}
+	q := approval.Question{Kind: approval.KindPlan, About: p.ID, Subject: p.Subject()}
+	if _, until := approval.Ask(earlier, q, c.cfg.Now()); until.After(c.cfg.Now()) {
+		return false, nil
+	}
 	records, err := r.AgentRecords(ctx)
 	if err != nil {
 		return false, err

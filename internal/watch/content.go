@@ -30,6 +30,15 @@ type content struct {
 	at   time.Time // when it was read
 }
 
+// same says whether nothing happened between two contents. A file that was written anew with what it was before is another
+// one: whoever was told may have seen, or written, what was there in between.
+func (c content) same(other content) bool {
+	if c.sum != other.sum || (c.info == nil) != (other.info == nil) {
+		return false
+	}
+	return c.info == nil || os.SameFile(c.info, other.info) && c.info.ModTime().Equal(other.info.ModTime())
+}
+
 // read reads a file, through links. One that has the identity, size and time of the last content is not read again,
 // unless it was read so soon after it was written that a change may have left the same time.
 func read(path string, last content) content {

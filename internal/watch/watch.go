@@ -186,12 +186,14 @@ func (w *Watcher) compare(paths []string, again bool) {
 // note takes what a file is now.
 func (w *Watcher) note(f *file, now content, at time.Time) {
 	switch {
-	case now.sum == f.seen.sum:
+	case now.same(f.seen):
 		f.seen, f.moved = now, nil
 	case f.moved == nil:
 		f.moved = &change{now: now, since: at, first: at}
 	case f.moved.now.sum != now.sum:
 		f.moved.now, f.moved.since = now, at
+	default:
+		f.moved.now = now
 	}
 }
 

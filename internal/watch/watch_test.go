@@ -178,11 +178,18 @@ func TestSettle(t *testing.T) {
 	if told != settleMost {
 		t.Errorf("a file that is written all the time was told after %s, want %s", told, settleMost)
 	}
-	// What is as it was told at the end is not told.
-	write(t, path, "other")
+	// A change that was taken back is told: somebody may have seen it.
+	write(t, path, settleMost.String())
+	if err := os.Chtimes(path, start, start.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
 	w.note(w.files[path], read(path, content{}), start)
-	if got := at(settleFor, settleMost.String()); got != nil {
-		t.Errorf("a change that was taken back was told: %v", got)
+	if got := w.settled(start.Add(settleFor)); len(got) != 1 {
+		t.Errorf("a change that was taken back was not told: %v", got)
+	}
+	w.compare(w.paths(), true)
+	if _, some := w.next(); some {
+		t.Error("a file that nobody touched is to be told")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -14,12 +15,22 @@ import (
 	"mcpx/internal/clientfile"
 )
 
-// certify AGENT PROGRAM writes the certificate that a passed run of a real client would leave.
+// certify AGENT PROGRAM writes the certificate that a passed run of a real client would leave. A PROGRAM without a slash is
+// looked for in PATH, as the daemon does.
 func certify(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: certify AGENT PROGRAM")
 	}
-	program, err := os.ReadFile(ts.MkAbs(args[1]))
+	path := ts.MkAbs(args[1])
+	if !strings.Contains(args[1], "/") {
+		for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+			if info, err := os.Stat(filepath.Join(dir, args[1])); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				path = filepath.Join(dir, args[1])
+				break
+			}
+		}
+	}
+	program, err := os.ReadFile(path)
 	ts.Check(err)
 	sum := sha256.Sum256(program)
 	data, err := json.Marshal(map[string]any{
