@@ -32,6 +32,8 @@ type Env struct {
 	tty      func() (io.ReadWriteCloser, error) // opens the controlling terminal
 	ttyColor bool                               // colours are wanted there
 
+	again func(ctx context.Context, args []string) error // carries out another command line
+
 	successor bool // this process took over from the daemon that started it: nobody waits for its end
 	json      bool
 }

@@ -97,6 +97,7 @@ var noJSON = map[string]string{
 	"connect":     "stdout carries the protocol of the agent",
 	"demo-server": "stdout carries the protocol of the client",
 	"serve":       "it runs in the foreground until it is ended",
+	"tui":         "each of the commands that are typed answers for itself",
 	"up":          "it runs in the foreground until it is ended; story/testdata/up.txtar reads its document",
 }
 

@@ -259,6 +259,7 @@ func indent(example string) string {
 
 // run parses and carries out one invocation.
 func run(ctx context.Context, e *Env, args []string) error {
+	e.again = func(ctx context.Context, args []string) error { return run(ctx, e, args) }
 	out := &output{w: e.Out}
 	e.Out = out
 	defer func() { e.Out = out.w }()
