@@ -64,8 +64,10 @@ func (v Value) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// String and GoString keep a token out of what is printed.
-func (v Value) String() string   { return Prefix + "[redacted]" }
+// String keeps a token out of what is printed.
+func (v Value) String() string { return Prefix + "[redacted]" }
+
+// GoString is String.
 func (v Value) GoString() string { return v.String() }
 
 // MarshalText keeps a token out of JSON.

@@ -156,7 +156,13 @@ func (b *bench) change(n int, f func(auth.Token) auth.Token) {
 	b.all[n] = f(b.all[n])
 }
 
-func (b *bench) send(method, token, session, body string, headers ...string) (*http.Response, string) {
+// reply is what was answered.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+}
+
+func (b *bench) send(method, token, session, body string, headers ...string) (reply, string) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url, strings.NewReader(body))
 	if err != nil {
@@ -182,7 +188,7 @@ func (b *bench) send(method, token, session, body string, headers ...string) (*h
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return response, string(text)
+	return reply{response.StatusCode, response.Header}, string(text)
 }
 
 func initialize(version string) string {
@@ -214,8 +220,17 @@ func TestEveryRequestNeedsAToken(t *testing.T) {
 	b.change(2, func(t auth.Token) auth.Token { t.Revoked = b.now; return t })
 	unknown, _ := auth.Make(bytes.NewReader(bytes.Repeat([]byte{99}, 32)))
 	for _, request := range []struct{ method, session, body string }{
-		{"POST", "", initialize("2025-06-18")}, {"POST", "", modernAsk}, {"POST", session, listTools}, {"POST", session, callPlans},
-		{"POST", "", "not json"}, {"GET", "", ""}, {"GET", session, ""}, {"DELETE", session, ""}, {"PUT", "", ""}, {"OPTIONS", "", ""}, {"HEAD", "", ""},
+		{"POST", "", initialize("2025-06-18")},
+		{"POST", "", modernAsk},
+		{"POST", session, listTools},
+		{"POST", session, callPlans},
+		{"POST", "", "not json"},
+		{"GET", "", ""},
+		{"GET", session, ""},
+		{"DELETE", session, ""},
+		{"PUT", "", ""},
+		{"OPTIONS", "", ""},
+		{"HEAD", "", ""},
 	} {
 		for token, want := range map[string]string{
 			"": "token-missing", "sekret": "token-malformed", good[:len(good)-1]: "token-malformed", unknown.Reveal(): "token-unknown",

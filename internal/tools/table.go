@@ -62,11 +62,11 @@ func newServer(service api.Service, agent, version string) *mcp.Server {
 	add(s, "plan_show", "Show a plan", "One plan of this agent: the exact difference in its files, the reasons, and what a person does next. Secrets are not shown.",
 		func(ctx context.Context, in planShow) (api.HubPlanView, string, error) {
 			out, err := service.HubPlan(as(ctx), api.HubPlanRef{Agent: agent, Plan: in.Plan})
-			text := fmt.Sprintf("%s %s: %s\n%s", out.ID, out.State, out.Summary, out.Next)
+			lines := []string{fmt.Sprintf("%s %s: %s", out.ID, out.State, out.Summary), out.Next}
 			for _, f := range out.Files {
-				text += "\n" + f.Diff
+				lines = append(lines, f.Diff)
 			}
-			return out, text, err
+			return out, strings.Join(lines, "\n"), err
 		})
 	add(s, "proxy_url", "Address of a server", "How this agent reaches a server through mcpx: the URL or the command, and the entry for its own configuration file. Nothing is written.",
 		func(ctx context.Context, in serverArg) (api.HubEntry, string, error) {
