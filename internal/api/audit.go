@@ -13,6 +13,7 @@ import (
 type RunAudit struct {
 	Agent   string   `json:"agent,omitempty"` // kind of agent: only its files, and plans for it whatever its level; "" all
 	Path    string   `json:"path,omitempty"`  // plans for this file only
+	Entry   string   `json:"entry,omitempty"` // plans for entries of this name only
 	Home    string   `json:"home,omitempty"`
 	Project string   `json:"project,omitempty"`
 	Moved   []string `json:"moved,omitempty"`

@@ -227,6 +227,21 @@ func (c *Client) HubCatalog(ctx context.Context, in HubCatalogQuery) (HubCatalog
 	return call[HubCatalog](ctx, c, "hub.catalog", in)
 }
 
+// AuthCapabilities says how agents can send their token.
+func (c *Client) AuthCapabilities(ctx context.Context, in None) (AuthCapabilities, error) {
+	return call[AuthCapabilities](ctx, c, "agent.capabilities", in)
+}
+
+// InstallControl makes the plan that gives an agent the control plane.
+func (c *Client) InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error) {
+	return call[ControlInstall](ctx, c, "agent.control", in)
+}
+
+// MountServer says that an agent shall have a server, or not any more.
+func (c *Client) MountServer(ctx context.Context, in MountServer) (Mounted, error) {
+	return call[Mounted](ctx, c, "agent.mount", in)
+}
+
 // Servers lists the servers.
 func (c *Client) Servers(ctx context.Context, in ServersQuery) (ServerPage, error) {
 	return call[ServerPage](ctx, c, "server.list", in)

@@ -238,3 +238,68 @@ type HubCatalogEntry struct {
 	Routable bool     `json:"routable"`
 	Mounted  bool     `json:"mounted"` // the agent has it
 }
+
+// AuthCapabilities are the ways in which agents can send the token of mcp_hub.
+type AuthCapabilities struct {
+	Agents []AgentAuth `json:"agents"`
+}
+
+// AgentAuth are the ways of one agent.
+type AgentAuth struct {
+	Agent      string   `json:"agent"`
+	Title      string   `json:"title"`
+	Strategies []string `json:"strategies"` // the first one is the default: helper, env, bridge
+	Variable   string   `json:"variable"`   // that env takes the token from
+	Installed  string   `json:"installed"`  // the strategy in use; "" none
+	Certified  []string `json:"certified_versions"`
+	Evidence   string   `json:"evidence,omitempty"` // doc: known from documentation only
+}
+
+// InstallControl makes the plan that gives an agent the control plane, or repairs it.
+type InstallControl struct {
+	Agent string   `json:"-" path:"agent"`
+	Auth  string   `json:"auth,omitempty"` // helper, env or bridge; "" what it has, or the first of its strategies
+	Home  string   `json:"home,omitempty"`
+	Moved []string `json:"moved,omitempty"`
+}
+
+// ControlInstall is the answer to InstallControl.
+type ControlInstall struct {
+	State    string    `json:"state"` // planned, already_planned, already_installed
+	Already  bool      `json:"already,omitempty"`
+	Agent    string    `json:"agent"`
+	Strategy string    `json:"strategy"`
+	Variable string    `json:"variable,omitempty"` // to set, with the strategy env
+	Plan     *PlanView `json:"plan,omitempty"`
+	Text     string    `json:"text"`
+	Next     []string  `json:"next"` // commands
+
+	Operation string `json:"operation,omitempty"`
+}
+
+// MountServer says that an agent shall have a server, or shall not have it any more.
+type MountServer struct {
+	Agent  string `json:"-" path:"agent"`
+	Server string `json:"server"`
+	Name   string `json:"name,omitempty"`  // as the agent names it; "" as the catalog does
+	Scope  string `json:"scope,omitempty"` // user or project; "" user
+	Absent bool   `json:"absent,omitempty"`
+	// Only says whether what is led through mcpx and was not mounted is one too many; nil leaves that as it is.
+	Only    *bool    `json:"only,omitempty"`
+	Home    string   `json:"home,omitempty"`
+	Project string   `json:"project,omitempty"`
+	Moved   []string `json:"moved,omitempty"`
+}
+
+// Mounted is the answer to MountServer.
+type Mounted struct {
+	State   string           `json:"state"` // mounted, already_mounted, unmounted, already_unmounted
+	Already bool             `json:"already,omitempty"`
+	Agent   string           `json:"agent"`
+	Mounts  []converge.Mount `json:"mounts"`
+	Only    bool             `json:"only_mounts,omitempty"`
+	Plans   []PlanRow        `json:"plans"` // that make it so
+	Next    []string         `json:"next"`  // commands
+
+	Operation string `json:"operation,omitempty"`
+}

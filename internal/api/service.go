@@ -40,6 +40,10 @@ type Service interface {
 	RotateToken(ctx context.Context, in TokenRef) (TokenChange, error)
 	RevokeToken(ctx context.Context, in TokenRef) (TokenChange, error)
 
+	AuthCapabilities(ctx context.Context, in None) (AuthCapabilities, error)
+	InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error)
+	MountServer(ctx context.Context, in MountServer) (Mounted, error)
+
 	// What an agent may read, see hub.go.
 	CheckAgents(ctx context.Context, in ChecksQuery) (Checks, error)
 	HubStatus(ctx context.Context, in HubQuery) (HubStatus, error)

@@ -22,7 +22,7 @@ func commands() []Command {
 		status, health, doctor, ps,
 		configDiscover, configInspect,
 		catalogList, catalogSearch, catalogCandidates, catalogReview, catalogImport, catalogExport,
-		agentsDiscover, certifyAgent, agentsSelfCheck,
+		agentsDiscover, certifyAgent, agentsSelfCheck, agentsAuth, agentsControl, agentsMount, agentsUnmount,
 		auditRun, auditList, auditVerify, auditExport,
 		planList, planShow,
 		approvalList, approvalShow, approvalApprove, approvalDeny,

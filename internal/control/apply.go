@@ -8,6 +8,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/approval"
+	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/crash"
@@ -44,7 +45,14 @@ func (c *Control) carryOut(ctx context.Context, id string) (api.PlanOutcome, err
 	// The receipt is durable: the caller may leave, the files may not be left half done.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), applyWithin)
 	defer stop()
-	written, applyErr := c.cfg.Target.Apply(ctx, p.Look, receipt.ID, p.Changes)
+	var written []converge.Written
+	var applyErr error
+	if p.Kind == converge.PlanControlPlane { // first: an entry without a token would be one that fails
+		_, applyErr = c.issue(ctx, p.Agent, auth.Usual(), false, 0)
+	}
+	if applyErr == nil {
+		written, applyErr = c.cfg.Target.Apply(ctx, p.Look, receipt.ID, p.Changes)
+	}
 	crash.Point("control.apply-written")
 	if fault.KindOf(applyErr) == fault.UnknownOutcome {
 		return api.PlanOutcome{}, applyErr // the receipt stays open: the next start decides it
@@ -255,6 +263,11 @@ func (c *Control) close(ctx context.Context, tx store.Tx, p *converge.Plan, rece
 	if end.stale { // it was not tried: when the file is what it was again, it fits again
 		p.State = converge.PlanSuperseded
 	}
+	if strategy := controlOf(*p); end.applied && p.Server == converge.HubName && strategy != "" {
+		if err := c.keepControl(ctx, tx, p.Agent, strategy); err != nil {
+			return err
+		}
+	}
 	if end.applied && p.Kind == converge.PlanRollback {
 		if err := c.takeBack(ctx, tx, p.Reverts, receipt.ID); err != nil {
 			return err
@@ -295,6 +308,11 @@ func (c *Control) takeBack(ctx context.Context, tx store.Tx, reverted, by string
 	}
 	if err := original.TakeBack(&old, by); err != nil {
 		return err
+	}
+	if original.Kind == converge.PlanControlPlane { // nobody wants it any more; its token stays until it is revoked
+		if err := c.keepControl(ctx, tx, original.Agent, ""); err != nil {
+			return err
+		}
 	}
 	if err := tx.PutReceipt(ctx, converge.PutReceipt{Receipt: old}); err != nil {
 		return err

@@ -269,6 +269,7 @@ func (c *Control) world(ctx context.Context, in api.RunAudit, look converge.Look
 		Receipts: k.receipts, Records: k.records, Now: c.cfg.Now(),
 	}
 	w.Asked.Retry = actorOf(ctx).Channel != channelLoop // a person who asks again wants what failed, too
+	w.Asked.Entry = in.Entry
 	if in.Agent != "" {
 		w.Asked.Agents = []string{in.Agent}
 	}
@@ -278,7 +279,7 @@ func (c *Control) world(ctx context.Context, in api.RunAudit, look converge.Look
 	}
 	for _, p := range k.open {
 		// What was asked for once goes on to be asked for while its plans are open: they are made anew when a file changes.
-		if p.Agent != "" && !slices.Contains(w.Asked.Agents, p.Agent) {
+		if p.Agent != "" && p.Kind != converge.PlanControlPlane && !slices.Contains(w.Asked.Agents, p.Agent) {
 			w.Asked.Agents = append(w.Asked.Agents, p.Agent)
 		}
 		for _, change := range p.Changes {

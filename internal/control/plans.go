@@ -118,7 +118,10 @@ func storedPlans(ctx context.Context, r converge.Reader, made []converge.Plan) (
 // covered says whether an audit would have proposed the plan if it still fitted: its files were looked at, and nobody
 // asked for others only.
 func covered(p converge.Plan, in api.RunAudit, w converge.World) bool {
-	if p.Kind == converge.PlanControlPlane || in.Agent != "" && p.Agent != in.Agent || in.Path != "" && !touches(p, in.Path) {
+	if p.Kind == converge.PlanControlPlane && recordOf(w.Agents, p.Agent).Control == "" {
+		return false // asked for by itself; what it was made from is checked when it is applied
+	}
+	if in.Agent != "" && p.Agent != in.Agent || in.Entry != "" && p.Entry != in.Entry || in.Path != "" && !touches(p, in.Path) {
 		return false
 	}
 	if len(p.Changes) == 0 { // one that is not offered: its agent was looked at

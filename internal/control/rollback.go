@@ -74,9 +74,10 @@ func (c *Control) offer(ctx context.Context, tx store.Tx, plan converge.Plan) (a
 	if err != nil {
 		return api.PlanView{}, err
 	}
-	// Other plans to take the same receipt back count no more.
+	// Other plans to take the same receipt back, or to install the same control plane, count no more.
 	stored := slices.DeleteFunc(all, func(p converge.Plan) bool {
-		return p.ID != plan.ID && (plan.Reverts == "" || p.Reverts != plan.Reverts)
+		same := plan.Kind == converge.PlanControlPlane && p.Kind == plan.Kind && p.Agent == plan.Agent && p.State != converge.PlanApplied
+		return p.ID != plan.ID && !same && (plan.Reverts == "" || p.Reverts != plan.Reverts)
 	})
 	turn := converge.Reconcile(stored, made, converge.World{Asked: converge.Asked{Retry: true}}, func(converge.Plan) bool { return false })
 	for _, p := range stored {

@@ -66,7 +66,7 @@ func (c *Control) CheckAgents(ctx context.Context, in api.ChecksQuery) (api.Chec
 			bad++
 			out.OK = false
 			for _, problem := range one.Problems {
-				if problem.Command != "" && len(out.Next) == 0 {
+				if problem.Command != "" && problem.Severity == converge.WeightBlocker && len(out.Next) == 0 {
 					out.Next = []string{problem.Command}
 				}
 			}

@@ -39,7 +39,7 @@ type TokenFiles interface {
 
 // tokens is what control knows about tokens without a look at the database.
 type tokens struct {
-	change sync.Mutex // held over one issue, rotation or revocation: values and records go together. Above files and change of Control
+	change sync.Mutex // held over one issue, rotation or revocation: values and records go together. Below files of Control
 	book   atomic.Pointer[auth.Book]
 
 	mu      sync.Mutex // guards the fields below

@@ -132,14 +132,42 @@ func (x *view) control(agent, strategy string) (Proposal, bool) {
 	p := Proposal{Kind: PlanControlPlane, Agent: agent, Server: HubName, Entry: HubName, Match: byName(HubName)}
 	p.reason(reasonHubMissing)
 	p.Summary = fmt.Sprintf("%s gets %s, the control plane of mcpx", agent, HubName)
-	if len(x.served[named{agent, HubName}]) > 0 {
-		return Proposal{}, false
+	if have := x.served[named{agent, HubName}]; len(have) > 0 {
+		return x.repair(p, have, strategy)
 	}
 	if slices.ContainsFunc(x.byEntry[named{agent, HubName}], func(f *Finding) bool { return f.Scope == scopeUser }) {
 		p.problem(problemName, "the agent has another server under this name")
 	}
 	x.insert(&p, agent, scopeUser, HubName, x.hubForm(&p, agent, strategy))
 	return p, true
+}
+
+// repair lets the entry of the control plane send its token in the way that is wanted. One in a project is left to the
+// project.
+func (x *view) repair(p Proposal, have []*Finding, strategy string) (Proposal, bool) {
+	i := slices.IndexFunc(have, func(f *Finding) bool { return f.Scope == scopeUser })
+	if i < 0 || have[i].Routed.State == RoutedStalePort || sends(have[i].Entry) == strategy || !x.writable(have[i].Agent, have[i].File) {
+		return Proposal{}, false // right, or cured by another plan, or nobody's business
+	}
+	p.Reasons = []string{reasonHubStrategy}
+	p.Summary = fmt.Sprintf("%s sends its token to %s by %s", p.Agent, HubName, strategy)
+	form := x.hubForm(&p, p.Agent, strategy)
+	x.layers(&p, *have[i], form)
+	x.set(&p, have[i].Entry, form, nil)
+	return p, true
+}
+
+// sends is the strategy of an entry that leads to the control plane; "" it sends no token, so it is refused.
+func sends(e Entry) string {
+	switch {
+	case e.Routed.Form == "bridge":
+		return StrategyBridge
+	case e.Auth == "helper":
+		return StrategyHelper
+	case e.Auth == "env-name" || e.Auth == "header-template":
+		return StrategyEnv
+	}
+	return ""
 }
 
 func (x *view) hubForm(p *Proposal, agent, strategy string) *Form {

@@ -302,7 +302,21 @@ func TestPropose(t *testing.T) {
 			"the control plane by a way that the agent does not have", func() World { w := testWorld(); w.Agents[0].Control = "carrier-pigeon"; return w }(),
 			[]string{"control-plane | claude_code | mcp_hub | normal() | problem strategy-unsupported"},
 		},
-		{"the control plane is there", func() World { w := testWorld(routedTo(HubName, RoutedHere)); w.Agents[0].Control = "helper"; return w }(), nil},
+		{"the control plane is there", func() World {
+			w := testWorld(but(routedTo(HubName, RoutedHere), func(e *Entry) { e.Auth = "helper" }))
+			w.Agents[0].Control = "helper"
+			return w
+		}(), nil},
+		{"the control plane without a token", func() World {
+			w := testWorld(routedTo(HubName, RoutedHere))
+			w.Agents[0].Control = "helper"
+			return w
+		}(), []string{"control-plane | claude_code | mcp_hub | normal() | /h/.claude.json set http http://127.0.0.1:30000/servers/mcp_hub/mcp"}},
+		{"the control plane in another way", func() World {
+			w := testWorld(but(routedTo(HubName, RoutedHere), func(e *Entry) { e.Auth = "header-template" }))
+			w.Agents[0].Control = "bridge"
+			return w
+		}(), []string{"control-plane | claude_code | mcp_hub | normal() | /h/.claude.json set bridge /opt/mcpx connect --agent claude_code mcp_hub"}},
 
 		{
 			"leaving", func() World { w := testWorld(routedTo("files", RoutedHere), direct); w.Asked.Unroute = true; return w }(),

@@ -11,6 +11,7 @@ const (
 	reasonUnwanted     = "unwanted"
 	reasonDuplicate    = "duplicate"
 	reasonHubMissing   = "control-plane-missing"
+	reasonHubStrategy  = "control-plane-strategy"
 	reasonNotCataloged = "not-in-catalog"
 	reasonAskedFor     = "asked-for"
 	reasonMoveSecret   = "raw-secret"

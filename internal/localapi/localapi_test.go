@@ -357,7 +357,7 @@ func TestTable(t *testing.T) {
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
 		"catalog.list": "Catalog", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",
 		"catalog.export": "ExportCatalog", "catalog.tools": "ReviewTools", "catalog.accept": "AcceptTools",
-		"token.list": "Tokens", "token.issue": "IssueToken", "token.rotate": "RotateToken", "token.revoke": "RevokeToken", "agent.check": "CheckAgents",
+		"token.list": "Tokens", "token.issue": "IssueToken", "token.rotate": "RotateToken", "token.revoke": "RevokeToken", "agent.check": "CheckAgents", "agent.capabilities": "AuthCapabilities", "agent.control": "InstallControl", "agent.mount": "MountServer",
 		"hub.status": "HubStatus", "hub.plans": "HubPlans", "hub.plan": "HubPlan", "hub.entry": "HubEntry", "hub.runtime": "HubRuntime",
 		"hub.credentials": "HubCredentials", "hub.catalog": "HubCatalog",
 		"server.logs": "ServerLogs", "server.tools": "ServerTools", "server.call": "CallTool",
