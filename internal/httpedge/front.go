@@ -243,7 +243,7 @@ func (f *Front) legacy(v view, srv *gateway.Server, caller gateway.Caller, body 
 		if forAnother(v.w, v.r, x.Epoch()) {
 			return
 		}
-		st, runs := x.Ask(body, m, gateway.Asking{Plain: !v.asSSE, Late: wasRelayed(v.r)})
+		st, runs := x.Ask(body, m, gateway.Asking{Plain: !v.asSSE, Late: WasRelayed(v.r)})
 		if !runs {
 			v.w.Header().Set("Retry-After", "1")
 			refuse(v.w, http.StatusServiceUnavailable, -32603, "the request came late from the daemon before; repeat it")

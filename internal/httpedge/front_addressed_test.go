@@ -163,14 +163,19 @@ func TestGateClientLeft(t *testing.T) {
 	}
 }
 
-// TestGatePassesAsking: a process that asks for itself does so also by way of another one without state.
+// TestGatePassesAsking: a process that asks for itself does so also by way of another one without state. No client gets
+// past a gate without being marked.
 func TestGatePassesAsking(t *testing.T) {
+	ours := context.WithValue(t.Context(), connKey{}, &connPeer{unix: true})
 	for name, c := range map[string]struct {
 		ctx  context.Context
+		drop string // what the client lets the gate drop, by a Connection header
 		want string
 	}{
-		"our own process":  {context.WithValue(t.Context(), connKey{}, &connPeer{unix: true}), relayAsks},
-		"a client, by TCP": {t.Context(), "1"},
+		"our own process":                    {ours, "", relayAsks},
+		"a client, by TCP":                   {t.Context(), "", "1"},
+		"our own user, who drops the mark":   {ours, hdrRelayed, relayAsks},
+		"a client, by TCP, who drops it too": {t.Context(), hdrRelayed, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewGate(nil, slog.New(slog.DiscardHandler))
@@ -181,6 +186,7 @@ func TestGatePassesAsking(t *testing.T) {
 			})
 			r := httptest.NewRequestWithContext(c.ctx, http.MethodGet, "/servers/a/mcp", nil)
 			r.Header.Set(hdrRelayed, relayAsks)
+			r.Header.Set("Connection", c.drop)
 			g.relay.ServeHTTP(httptest.NewRecorder(), r)
 			if got != c.want {
 				t.Errorf("the next daemon is told %q, want %q", got, c.want)

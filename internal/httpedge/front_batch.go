@@ -73,7 +73,7 @@ func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, p
 		msgs[i] = m
 	}
 	for i, p := range parts {
-		if msgs[i].Kind == rpc.Request && wasRelayed(v.r) && x.TooLate(msgs[i].ID.Of(p.Of(body))) {
+		if msgs[i].Kind == rpc.Request && WasRelayed(v.r) && x.TooLate(msgs[i].ID.Of(p.Of(body))) {
 			return nil, nil, rpc.ErrorResponse(nil, -32603, "the batch came late from the daemon before, and none of it ran; repeat it", nil)
 		}
 	}
@@ -82,7 +82,7 @@ func (v view) batchParts(ctx context.Context, x *gateway.Session, body []byte, p
 		switch msgs[i].Kind {
 		case rpc.Request:
 			v.body, v.msg = one, msgs[i]
-			st, _ := x.Ask(one, msgs[i], gateway.Asking{Plain: true, Late: wasRelayed(v.r)}) // one that does not run says so
+			st, _ := x.Ask(one, msgs[i], gateway.Asking{Plain: true, Late: WasRelayed(v.r)}) // one that does not run says so
 			inWork = append(inWork, v.pending(x, st))
 		case rpc.Notification:
 			x.Notify(one, msgs[i])

@@ -76,9 +76,11 @@ func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Ga
 		Transport: way, FlushInterval: -1, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "http", "mcpx", "mcpx"
-			if !relayAsking(p.In) { // it asks for itself also by way of us
-				p.Out.Header.Set(hdrRelayed, "1")
+			mark := "1"
+			if relayAsking(p.In) { // it asks for itself also by way of us
+				mark = relayAsks
 			}
+			p.Out.Header.Set(hdrRelayed, mark) // always: a client can let the proxy drop its own by a Connection header
 		},
 		ModifyResponse: func(res *http.Response) error {
 			res.Header.Set("Connection", "close") // its client then connects to the next daemon
@@ -101,9 +103,9 @@ func NewGate(dial func(context.Context) (net.Conn, error), log *slog.Logger) *Ga
 	return g
 }
 
-// wasRelayed reports whether a process without state passed the request on. Its client may have given it up and asked here
+// WasRelayed reports whether a process without state passed the request on. Its client may have given it up and asked here
 // for its outcome.
-func wasRelayed(r *http.Request) bool { return r.Header.Get(hdrRelayed) != "" && fromUnix(r) }
+func WasRelayed(r *http.Request) bool { return r.Header.Get(hdrRelayed) != "" && fromUnix(r) }
 
 // relayAsking reports whether such a process asks for itself.
 func relayAsking(r *http.Request) bool { return r.Header.Get(hdrRelayed) == relayAsks && fromUnix(r) }
@@ -111,7 +113,7 @@ func relayAsking(r *http.Request) bool { return r.Header.Get(hdrRelayed) == rela
 // forAnother answers a relayed request that was meant for another daemon. False: it is for this one.
 func forAnother(w http.ResponseWriter, r *http.Request, epoch uint64) bool {
 	own := strconv.FormatUint(epoch, 10)
-	if meant := r.Header.Get(hdrFor); meant == "" || meant == own || !wasRelayed(r) { // an older release names none
+	if meant := r.Header.Get(hdrFor); meant == "" || meant == own || !WasRelayed(r) { // an older release names none
 		return false
 	}
 	w.Header().Set(hdrServes, own)

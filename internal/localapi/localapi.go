@@ -27,6 +27,9 @@ type Config struct {
 	Routes   http.Handler                 // the routes of the loopback listener, for mcpx connect; nil: none
 	// ConnContext adds what Routes wants to know of a connection; nil: nothing.
 	ConnContext func(context.Context, net.Conn) context.Context
+	// Relayed says that the daemon before this one passes the request on: the peer is that daemon, and which program asks
+	// is not known. nil: none is passed on.
+	Relayed func(*http.Request) bool
 	// Gate stands before what is served to our own user, for a hand-over; nil: nothing does. ConnState hears of every
 	// connection; nil: nobody does.
 	Gate      func(http.Handler) http.Handler
@@ -195,7 +198,11 @@ func (s *Server) handler() http.Handler {
 			fail(w, err)
 			return
 		}
-		inside.ServeHTTP(w, r.WithContext(api.As(r.Context(), api.Owner)))
+		ctx := api.As(r.Context(), api.Owner)
+		if s.cfg.Relayed != nil && s.cfg.Relayed(r) {
+			ctx = api.CalledBy(ctx, api.Caller{})
+		}
+		inside.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -31,6 +32,7 @@ type echo struct {
 	got         []any
 	operation   string
 	principal   api.Principal
+	caller      api.Caller
 	fail        error
 	lines       int
 	stops       chan struct{} // closed by DaemonStop
@@ -40,6 +42,7 @@ func (e *echo) note(ctx context.Context, in any) error {
 	e.got = append(e.got, in)
 	e.operation = api.OperationOf(ctx)
 	e.principal, _ = api.PrincipalOf(ctx)
+	e.caller = api.CallerOf(ctx)
 	return e.fail
 }
 
@@ -208,6 +211,30 @@ func TestWhoGetsIn(t *testing.T) {
 	}
 }
 
+// TestRelayedCaller: the kernel names the daemon that passes a request on, which says nothing about who asks. A yes must
+// not count as that of whoever started the daemon in a terminal.
+func TestRelayedCaller(t *testing.T) {
+	e := &echo{}
+	s, err := New(Config{
+		Service: e, SameUser: ours, Log: slog.New(slog.DiscardHandler),
+		Relayed: func(r *http.Request) bool { return r.Header.Get("Relayed") != "" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	ctx := api.CalledBy(s.identify(t.Context(), nil), api.Caller{Pid: 7})
+	for relayed, want := range map[string]int{"": 7, "1": 0} {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/servers", nil)
+		r.Header.Set("Relayed", relayed)
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || e.caller.Pid != want || e.principal != api.Owner {
+			t.Errorf("relayed %q: status %d, caller %+v, want pid %d", relayed, w.Code, e.caller, want)
+		}
+	}
+}
+
 func TestRequestsRefused(t *testing.T) {
 	e := &echo{}
 	_, path := serve(t, e, ours)
@@ -357,7 +384,7 @@ func TestTable(t *testing.T) {
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
 		"catalog.list": "Catalog", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",
 		"catalog.export": "ExportCatalog", "catalog.tools": "ReviewTools", "catalog.accept": "AcceptTools",
-		"token.list": "Tokens", "token.issue": "IssueToken", "token.rotate": "RotateToken", "token.revoke": "RevokeToken", "agent.check": "CheckAgents", "agent.capabilities": "AuthCapabilities", "agent.control": "InstallControl", "agent.mount": "MountServer",
+		"token.list": "Tokens", "token.issue": "IssueToken", "token.rotate": "RotateToken", "token.revoke": "RevokeToken", "agent.check": "CheckAgents",
 		"hub.status": "HubStatus", "hub.plans": "HubPlans", "hub.plan": "HubPlan", "hub.entry": "HubEntry", "hub.runtime": "HubRuntime",
 		"hub.credentials": "HubCredentials", "hub.catalog": "HubCatalog",
 		"server.logs": "ServerLogs", "server.tools": "ServerTools", "server.call": "CallTool",
