@@ -451,6 +451,15 @@ func TestText(t *testing.T) {
 	if got := short("a  b\nc äöü", 6); got != "a b c…" {
 		t.Errorf("short: %q", got)
 	}
+	// Controls, characters that turn the direction of text, marks of direction, and what is not seen at all.
+	for _, hidden := range []rune{0x1B, 0x7F, 0x9B, '\r', 0xAD, 0x61C, 0x200B, 0x200D, 0x200E, 0x200F, 0x2028, 0x202E, 0x2060, 0x2066, 0xFEFF, 0xE0041} {
+		if got, want := plain("a"+string(hidden)+"b"), "a\uFFFDb"; got != want {
+			t.Errorf("plain shows %U as %q, want %q", hidden, got, want)
+		}
+	}
+	if text := "ä\t漢字\n🙂 \u00A0 e\u0301"; plain(text) != text {
+		t.Errorf("plain changed %q to %q", text, plain(text))
+	}
 }
 
 func TestWaiting(t *testing.T) {

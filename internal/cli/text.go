@@ -89,20 +89,15 @@ func size(n int64) string {
 	return fmt.Sprintf("%dM", n>>20)
 }
 
-// plain makes a text of a server safe for a terminal: control characters other than line feed and tab are shown, not
-// carried out.
+// plain makes a text of a server safe for a terminal: control characters other than line feed and tab, and characters
+// that are not seen or turn the direction of what is, are shown, not carried out.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !bidi(r) {
+		if r == '\n' || r == '\t' || !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return r
 		}
 		return unicode.ReplacementChar
 	}, text)
-}
-
-// bidi characters can make a line show something else than it says.
-func bidi(r rune) bool {
-	return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069
 }
 
 // short is a text on one line, cut to n runes.
