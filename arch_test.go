@@ -29,10 +29,10 @@ var layers = map[string]int{
 	"internal/api":      7,
 	"internal/control":  8,
 	"internal/localapi": 9, "internal/tools": 9, "internal/web": 9, "internal/tui": 9, "internal/bridge": 9,
-	"internal/demo":   9, // docs/decisions/0003
+	"internal/demo":   9,                          // docs/decisions/0003
 	"internal/daemon": 10, "internal/certify": 10, // docs/decisions/0017
-	"internal/cli":    11,
-	".":               12,
+	"internal/cli": 11,
+	".":            12,
 }
 
 // Test packages may import anything and are imported by no product package.
