@@ -152,19 +152,21 @@ func (m *Model) chat(reply replier, body []byte) {
 		message, finish = object{"role": "assistant", "content": nil, "tool_calls": []object{call}}, "tool_calls"
 	}
 	answer := func(kind string, choices ...object) object {
-		return object{
-			"id": "chatcmpl_stub", "created": 1, "model": modelName, "object": kind, "choices": choices,
-			"usage": object{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
-		}
+		return object{"id": "chatcmpl_stub", "created": 1, "model": modelName, "object": kind, "choices": choices}
 	}
+	usage := object{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 	if !in.Stream {
-		reply.json(answer("chat.completion", object{"index": 0, "message": message, "finish_reason": finish}))
+		whole := answer("chat.completion", object{"index": 0, "message": message, "finish_reason": finish})
+		whole["usage"] = usage
+		reply.json(whole)
 		return
 	}
 	reply.stream()
 	const chunk = "chat.completion.chunk"
 	reply.data(answer(chunk, object{"index": 0, "delta": message, "finish_reason": nil}))
-	reply.data(answer(chunk, object{"index": 0, "delta": object{}, "finish_reason": finish}))
+	last := answer(chunk, object{"index": 0, "delta": object{}, "finish_reason": finish})
+	last["usage"] = usage // a chunk with it counts as the last one for Continue
+	reply.data(last)
 	reply.line("[DONE]")
 }
 

@@ -155,6 +155,9 @@ wire_api = "responses"
 	},
 	{
 		agent: "kilo", program: "kilo", config: ".config/kilo/kilo.jsonc",
+		env: func(place) map[string]string {
+			return map[string]string{"KILO_DISABLE_AUTOUPDATE": "1", "KILO_DISABLE_MODELS_FETCH": "1", "KILO_DISABLE_SESSION_INGEST": "1"}
+		},
 		before: func(p place) []file { return []file{{".config/kilo/kilo.jsonc", openCodeModel(p)}} },
 		add:    openCodeAdd, status: []string{"mcp", "list"}, connected: lineWith(`✓ %s connected`),
 		ask: func(task string) []string { return []string{"run", task} },

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// agentWithin bounds one run of an agent: the slowest needs half a minute on a busy machine.
-	agentWithin = 150 * time.Second
+	// agentWithin bounds one run of an agent: the slowest needs two minutes on a very busy machine.
+	agentWithin = 5 * time.Minute
 	// maxOutput bounds what is kept of one run's output.
 	maxOutput = 1 << 20
 	// shownOutput is how much of it an error quotes.
@@ -187,8 +187,7 @@ func (a agent) connects(ctx context.Context, servers []Server) (asked bool, err 
 	return true, nil
 }
 
-// plan lets the stub call echo on each server, and that so many times. An agent that shows bare names cannot say which
-// server is meant.
+// plan lets the stub call echo on each server, and that so many times.
 func (a agent) plan(servers []Server, rounds int) []Call {
 	var calls []Call
 	if a.search != nil {
@@ -197,8 +196,11 @@ func (a agent) plan(servers []Server, rounds int) []Call {
 	for range rounds {
 		for _, s := range servers {
 			name := regexp.MustCompile(regexp.QuoteMeta(s.Name) + `[^a-z]+echo$`)
-			if a.bare {
-				name = regexp.MustCompile(`^echo$`)
+			switch {
+			case a.bare && s.URL != "":
+				name = regexp.MustCompile("^" + SecondEcho + "$")
+			case a.bare:
+				name = regexp.MustCompile("^echo$")
 			}
 			calls = append(calls, Call{Tool: name, Args: json.RawMessage(fmt.Sprintf(`{"text":"%s%d"}`, word, len(calls)))})
 		}

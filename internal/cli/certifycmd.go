@@ -46,7 +46,7 @@ var certifyAgent = Command{
 		}
 		done, left, err := certify.Certify(ctx, certify.Options{
 			Agent: strings.ReplaceAll(a.Pos(0), "-", "_"), Mcpx: exe, Version: e.Version, Path: e.Getenv("PATH"), Home: e.Getenv("HOME"),
-			Demo: demo.Handler(e.Version), Terminal: at, Progress: e.Err, Now: e.Now,
+			Demo: demo.Handler(e.Version, certify.SecondEcho), Terminal: at, Progress: e.Err, Now: e.Now,
 		})
 		if err != nil {
 			return err

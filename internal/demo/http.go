@@ -7,6 +7,14 @@ import (
 )
 
 // Handler serves clients over Streamable HTTP, each session by itself. Version is what the server reports as its own.
-func Handler(version string) http.Handler {
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return New(version) }, nil)
+// Also are names under which it offers `echo` once more: some agents cannot tell the tools of two servers apart when
+// their names are the same.
+func Handler(version string, also ...string) http.Handler {
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
+		s := New(version)
+		for _, name := range also {
+			addEcho(s, name)
+		}
+		return s
+	}, nil)
 }

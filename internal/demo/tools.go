@@ -17,13 +17,11 @@ const maxSeconds = 300
 const maxStep = time.Second
 
 func addTools(s *mcp.Server) {
-	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}
+	readOnly := harmless()
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "add", Title: "Add two numbers", Description: "Adds two numbers.", Annotations: readOnly,
 	}, add)
-	mcp.AddTool(s, &mcp.Tool{
-		Name: "echo", Title: "Echo", Description: "Returns the text it was given.", Annotations: readOnly,
-	}, echo)
+	addEcho(s, "echo")
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "slow", Title: "Slow task", Description: "Works for some seconds, reports progress and can be cancelled.",
 		Annotations: readOnly,
@@ -39,6 +37,16 @@ func addTools(s *mcp.Server) {
 		Name: "weather", Title: "Invented weather", Annotations: readOnly,
 		Description: "Returns an invented, always equal weather report for a city as structured output.",
 	}, weather)
+}
+
+func harmless() *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}
+}
+
+func addEcho(s *mcp.Server, name string) {
+	mcp.AddTool(s, &mcp.Tool{
+		Name: name, Title: "Echo", Description: "Returns the text it was given.", Annotations: harmless(),
+	}, echo)
 }
 
 type addInput struct {
