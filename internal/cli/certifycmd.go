@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"mcpx/internal/api"
+	"mcpx/internal/atomicfile"
 	"mcpx/internal/certify"
 	"mcpx/internal/demo"
 	"mcpx/internal/fault"
@@ -21,9 +23,10 @@ var certifyAgent = Command{
 		"a restart of the daemon, and directly again after the rollback. You are asked to agree to each plan, as for your own\n" +
 		"files. The certificate says what was seen, with the version and the hash of the program. Exit code 1 when something\n" +
 		"did not work. AGENT is one of " + strings.Join(certify.Agents(), ", ") + ".",
-	Example: "mcpx certify codex\nmcpx certify claude_code --out certificates",
+	Example: "mcpx certify codex --keep\nmcpx certify claude_code --out certificates",
 	Flags: []Flag{
 		{Name: "out", Kind: StringFlag, Value: "DIR", Usage: "write the certificate into DIR: AGENT.json for programs, AGENT.md for people"},
+		{Name: "keep", Kind: BoolFlag, Usage: "let the certificate count here: for 180 days, as long as the program is the same, plans for the agent may be applied by themselves where you allow that"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		p, err := e.person("mcpx certify " + a.Pos(0))
@@ -56,6 +59,11 @@ var certifyAgent = Command{
 				return err
 			}
 		}
+		if a.Bool("keep") {
+			if err := e.keepCertificate(done); err != nil {
+				return err
+			}
+		}
 		if err := e.Show(done, func(w io.Writer) {
 			line(w, "%s %s: %s, level %s", done.Agent, done.Version, done.Outcome, done.Level)
 			if left != "" {
@@ -74,6 +82,23 @@ var certifyAgent = Command{
 func writeCertificate(dir string, c certify.Certificate) error {
 	base := filepath.Join(dir, c.Agent)
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(base+".json", c.JSON(), 0o644), os.WriteFile(base+".md", []byte(c.Markdown()), 0o644)); err != nil {
+		return fault.New(fault.Unavailable, "certify-not-kept").Saying("the certificate cannot be written to %s", dir).Because(err)
+	}
+	return nil
+}
+
+// keepCertificate puts the certificate where the daemon looks for it. One of a run that failed takes the place of an older
+// one, too.
+func (e *Env) keepCertificate(c certify.Certificate) error {
+	paths, err := e.Paths()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(paths.State, "certificates")
+	if err := api.MakePrivate(paths.State); err != nil {
+		return err
+	}
+	if err := errors.Join(api.MakePrivate(dir), atomicfile.Write(filepath.Join(dir, c.Agent+".json"), c.JSON(), 0o600)); err != nil {
 		return fault.New(fault.Unavailable, "certify-not-kept").Saying("the certificate cannot be written to %s", dir).Because(err)
 	}
 	return nil

@@ -238,7 +238,7 @@ func (h *health) clients(v Vitals) {
 		if h.level(c.Agent) == LevelObserved {
 			continue
 		}
-		certify := "mcpx agents self-check " + c.Agent + " --certify"
+		certify := "mcpx certify " + c.Agent + " --keep"
 		switch {
 		case c.Changed != "":
 			h.tell("client-version-changed", WeightWarning, c.Agent, certify, "try it with the real program", "version %s is installed, and the certificate is of %s", c.Version, c.Changed).Agent = c.Agent
