@@ -91,6 +91,8 @@ type ServerCounts struct {
 type Health struct {
 	State    HealthState `json:"state"`
 	Findings []Finding   `json:"findings"`
+	// Audited is when this daemon last looked at the files of all agents; zero: not yet.
+	Audited time.Time `json:"audited_at,omitzero"`
 }
 
 // HealthState is one word about everything.

@@ -66,7 +66,9 @@ func (e *Env) examine(ctx context.Context) (diagnosis, error) {
 		all = append(all, more...)
 	}
 	all = append(all, e.hostFindings(ctx, paths)...)
-	return diagnose(all), nil
+	out := diagnose(all)
+	out.Audited = health.Audited
+	return out, nil
 }
 
 func diagnose(all []api.Finding) diagnosis {

@@ -28,8 +28,12 @@ import (
 
 // jsonOf says how each command is called to see its --json. {FILE} is a file with one server, {NEW} one that does not exist.
 var jsonOf = map[string][]string{
+	"agents auth-capabilities":     {},
 	"agents discover":              {},
+	"agents install-control-plane": {"--agent", "codex"},
+	"agents mount":                 {"codex", "a"},
 	"agents self-check":            {},
+	"agents unmount":               {"codex", "a"},
 	"apply":                        {"plan_a"},
 	"approval approve":             {"apr_a"},
 	"approval deny":                {"apr_a", "--note", "no"},
@@ -64,6 +68,7 @@ var jsonOf = map[string][]string{
 	"daemon stop":                  {},
 	"daemon upgrade":               {"--binary", "{FILE}"},
 	"doctor":                       {},
+	"doctor release-gate":          {},
 	"health":                       {},
 	"plan list":                    {},
 	"plan show":                    {"plan_a"},
@@ -89,10 +94,6 @@ var jsonOf = map[string][]string{
 	"token revoke":                 {"tok_a"},
 	"token rotate":                 {"tok_a"},
 	"version":                      {},
-	"agents auth-capabilities":     {},
-	"agents install-control-plane": {"--agent", "codex"},
-	"agents mount":                 {"codex", "a"},
-	"agents unmount":               {"codex", "a"},
 }
 
 // noJSON lists the commands whose stdout is no answer, with the reason.

@@ -20,7 +20,7 @@ func TestShortcuts(t *testing.T) {
 			}
 			argv := s.argv(slices.Repeat([]string{"1"}, n))
 			c, rest, err := root.Find(argv)
-			if err != nil || c.HasSubCommands() {
+			if err != nil || c.Name() == argv[0] && len(argv) > 1 && c.HasSubCommands() {
 				t.Errorf("%s stands for %v, which is no command: %v", s.Word, argv, err)
 			} else if err := c.ParseFlags(rest); err != nil {
 				t.Errorf("%s: %v: %v", s.Word, argv, err)

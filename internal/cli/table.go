@@ -20,6 +20,7 @@ func commands() []Command {
 		up, serve, connect,
 		daemonStart, daemonStop, daemonRestart, daemonUpgrade, daemonReload, daemonStatus, daemonInstallService,
 		status, health, doctor, ps,
+		releaseGate,
 		configDiscover, configInspect,
 		catalogList, catalogSearch, catalogCandidates, catalogReview, catalogImport, catalogExport,
 		agentsDiscover, certifyAgent, agentsSelfCheck, agentsAuth, agentsControl, agentsMount, agentsUnmount,

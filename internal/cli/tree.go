@@ -48,7 +48,8 @@ func tree(e *Env) *cobra.Command {
 	}
 	for _, command := range commands() {
 		parent, word := split(command.Path)
-		at[parent].AddCommand(leaf(e, command, word))
+		at[command.Path] = leaf(e, command, word)
+		at[parent].AddCommand(at[command.Path])
 	}
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesText()})
 	return root

@@ -118,5 +118,8 @@ func (c *Control) withGoverned(ctx context.Context, h api.Health) (api.Health, e
 			Code: t.Code, Severity: t.Severity, Subject: t.Subject, Path: t.Path, Since: t.Since, Text: t.Text, Hint: t.Hint, Command: t.Command,
 		})
 	}
+	c.seeing.Lock()
+	h.Audited = c.audited
+	c.seeing.Unlock()
 	return h, nil
 }
