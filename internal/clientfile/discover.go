@@ -42,6 +42,7 @@ func (s System) Locate() []Location { return s.locate("") }
 // locate lists those of one agent, "" all.
 func (s System) locate(only Agent) []Location {
 	var all []Location
+	shared := map[string]bool{} // by directory: many files may lie in one
 	for _, row := range agents {
 		if only != "" && row.agent != only {
 			continue
@@ -53,7 +54,11 @@ func (s System) locate(only Agent) []Location {
 			}
 			seen[l.File.Path] = true
 			l.File.Format = dialectOf(l.Agent).format
-			l.File.Shared = gitRoot(filepath.Dir(l.File.Path)) != ""
+			dir := filepath.Dir(l.File.Path)
+			if _, known := shared[dir]; !known {
+				shared[dir] = gitRoot(dir) != ""
+			}
+			l.File.Shared = shared[dir]
 			if l.File.Scope == ScopeProject || l.File.Scope == ScopeLocal && l.inline == nil {
 				l.File.Project = s.Project
 			}

@@ -304,8 +304,9 @@ func (c *Control) port() string {
 // drafted makes the plans of a world. A proposal that cannot be drafted becomes a plan that is not offered and says why.
 func (c *Control) drafted(ctx context.Context, w converge.World) ([]converge.Plan, error) {
 	var plans []converge.Plan
+	read := sealers{}
 	for _, p := range converge.Propose(w) {
-		plan, differs, err := c.sealed(ctx, w, p)
+		plan, differs, err := c.sealedBy(ctx, read, w, p)
 		if err != nil {
 			return nil, err
 		}
@@ -318,6 +319,20 @@ func (c *Control) drafted(ctx context.Context, w converge.World) ([]converge.Pla
 
 // sealed drafts one proposal and makes it a plan. False: the files are as they should be already.
 func (c *Control) sealed(ctx context.Context, w converge.World, p converge.Proposal) (converge.Plan, bool, error) {
+	return c.sealedBy(ctx, sealers{}, w, p)
+}
+
+// sealers are those of one world, by the project of its look: reading a world costs as much as it is large.
+type sealers map[string]*converge.Sealer
+
+func (s sealers) of(w converge.World) *converge.Sealer {
+	if s[w.Look.Project] == nil {
+		s[w.Look.Project] = converge.NewSealer(w)
+	}
+	return s[w.Look.Project]
+}
+
+func (c *Control) sealedBy(ctx context.Context, read sealers, w converge.World, p converge.Proposal) (converge.Plan, bool, error) {
 	w.Look = narrowed(w, p)
 	var changes []converge.Change
 	var problems []converge.Problem
@@ -333,7 +348,7 @@ func (c *Control) sealed(ctx context.Context, w converge.World, p converge.Propo
 			problems = append(problems, converge.Problem{Code: f.Code, Text: f.Message})
 		}
 	}
-	plan, differs := converge.Seal(p, changes, problems, w)
+	plan, differs := read.of(w).Seal(p, changes, problems)
 	return plan, differs, nil
 }
 
