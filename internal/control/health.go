@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"mcpx/internal/api"
+	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/store"
@@ -61,7 +62,15 @@ func (c *Control) judged(ctx context.Context) (converge.World, []converge.Troubl
 			return err
 		}
 		w.Staged = converge.StagedFrom(candidates)
-		v.Plans, err = plansOf(ctx, r, converge.ListPlans{State: converge.PlanReady})
+		if v.Plans, err = plansOf(ctx, r, converge.ListPlans{State: converge.PlanReady}); err != nil {
+			return err
+		}
+		tokens, err := auth.AllTokens(ctx, r, "")
+		for _, t := range tokens {
+			if t.At(c.cfg.Now()) == auth.Live {
+				v.Tokens = append(v.Tokens, converge.TokenFact{Agent: t.Agent, Used: c.usedAt(t), Made: t.Created})
+			}
+		}
 		return err
 	})
 	if err != nil {

@@ -327,47 +327,57 @@ func (c *Control) HubCredentials(ctx context.Context, in api.HubQuery) (api.HubC
 		return api.HubCredentials{}, err
 	}
 	mounted := converge.Mounted(w, agent)
-	users := map[string][]string{} // by name of the reference
-	missing := map[string]bool{}
-	for _, s := range w.Servers {
-		if !slices.Contains(mounted, s.Name) {
-			continue
-		}
-		for name, b := range bindings(s) {
-			switch {
-			case b.Unresolved:
-				users[name] = append(users[name], s.Name)
-				missing[name] = true
-			case b.Ref != "":
-				users[b.Ref] = append(users[b.Ref], s.Name)
-			case b.Template != "":
-				users[refOf(b.Template)] = append(users[refOf(b.Template)], s.Name)
-			}
-		}
-	}
 	all, err := c.credentials(ctx)
 	if err != nil {
 		return api.HubCredentials{}, err
 	}
-	records := map[string]api.Credential{}
-	for _, one := range all {
-		records[catalog.CredentialRef(one.Name)] = one
-	}
 	out := api.HubCredentials{Credentials: []api.HubCredential{}}
+	listed := map[string]bool{}
+	for _, one := range all {
+		own := slices.DeleteFunc(slices.Clone(one.Servers), func(name string) bool { return !slices.Contains(mounted, name) })
+		if len(own) == 0 {
+			continue
+		}
+		listed[one.Ref], listed[catalog.CredentialRef(one.Name)] = true, true
+		hint := "nothing has to be done"
+		if one.Readiness != catalog.ReadinessReady {
+			hint = "a person runs: mcpx credential check " + one.Name
+		}
+		out.Credentials = append(out.Credentials, api.HubCredential{Name: one.Name, Readiness: string(one.Readiness), Servers: own, Hint: hint})
+	}
+	out.Credentials = append(out.Credentials, loose(w.Servers, mounted, listed)...)
+	return out, nil
+}
+
+// loose are what servers take from references that are no credential of their own, and what nobody has bound.
+func loose(servers []catalog.Server, mounted []string, listed map[string]bool) []api.HubCredential {
+	users, missing := map[string][]string{}, map[string]bool{}
+	for _, s := range servers {
+		if !slices.Contains(mounted, s.Name) {
+			continue
+		}
+		for name, b := range bindings(s) {
+			ref := b.Ref
+			switch {
+			case b.Unresolved:
+				ref, missing[name] = name, true
+			case b.Template != "":
+				ref = refOf(b.Template)
+			}
+			if ref != "" && !listed[ref] {
+				users[ref] = append(users[ref], s.Name)
+			}
+		}
+	}
+	var out []api.HubCredential
 	for _, name := range slices.Sorted(maps.Keys(users)) {
-		one := api.HubCredential{Name: name, Readiness: "unchecked", Servers: slices.Sorted(slices.Values(users[name])), Hint: "it is looked up when the server starts"}
+		one := api.HubCredential{Name: name, Readiness: "unchecked", Servers: slices.Compact(slices.Sorted(slices.Values(users[name]))), Hint: "it is looked up when the server starts"}
 		if missing[name] {
 			one.Readiness, one.Hint = "missing", "a person runs: mcpx catalog review "+one.Servers[0]+" --bind "+name+"=env:"+name
 		}
-		if record, ok := records[name]; ok {
-			one.Name, one.Readiness = record.Name, string(record.Readiness)
-			if record.Readiness != catalog.ReadinessReady && record.Readiness != catalog.ReadinessUnchecked {
-				one.Hint = "a person runs: mcpx credential check " + record.Name
-			}
-		}
-		out.Credentials = append(out.Credentials, one)
+		out = append(out, one)
 	}
-	return out, nil
+	return out
 }
 
 // bindings are the variables or headers of a server.

@@ -196,6 +196,16 @@ func (c *Control) FlushTokens(ctx context.Context) error {
 	})
 }
 
+// usedAt is when a token was last used, written down or not.
+func (c *Control) usedAt(t auth.Token) time.Time {
+	c.tokens.mu.Lock()
+	defer c.tokens.mu.Unlock()
+	if at, ok := c.tokens.used[t.ID]; ok {
+		return at
+	}
+	return t.Used
+}
+
 // Tokens lists tokens.
 func (c *Control) Tokens(ctx context.Context, in api.TokensQuery) (api.TokenPage, error) {
 	if err := c.allow(ctx, "token.list"); err != nil {

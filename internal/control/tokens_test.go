@@ -457,3 +457,41 @@ func (b *bench) audited(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestHubCredentials asks which credentials an agent needs: those of its own servers, without values.
+func TestHubCredentials(t *testing.T) {
+	b, ctx := newBench(t)
+	b.add(ctx, t, withEnv("a", "env:TOKEN_OF_A"))
+	b.add(ctx, t, withEnv("other", "env:TOKEN_OF_OTHER"))
+	b.sees("routed a")
+	b.audited(ctx, t)
+	want := api.HubCredentials{Credentials: []api.HubCredential{{Name: "env:TOKEN_OF_A", Readiness: "unchecked", Servers: []string{"a"}, Hint: "it is looked up when the server starts"}}}
+	got, err := b.HubCredentials(ctx, api.HubQuery{Agent: "claude_code"})
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if got, err := b.HubCredentials(ctx, api.HubQuery{Agent: "codex"}); err != nil || len(got.Credentials) != 0 {
+		t.Errorf("another agent: %+v, %v", got, err)
+	}
+}
+
+// TestUnusedToken waits 90 days: the health tells of a token that nobody used.
+func TestUnusedToken(t *testing.T) {
+	b, ctx := newBench(t)
+	b.issue(ctx, t, api.IssueToken{Agent: "codex"})
+	told := func() bool {
+		h, err := b.Health(ctx, api.None{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(h.Findings, func(f api.Finding) bool { return f.Code == "token-unused-90d" })
+	}
+	b.now = b.now.Add(91 * 24 * time.Hour)
+	if !told() {
+		t.Error("a token that was never used is not told")
+	}
+	b.lets(b.tokens.values["codex"].Reveal())
+	if told() {
+		t.Error("a token that was just used is told as unused")
+	}
+}

@@ -98,7 +98,7 @@ var healthCodes = []Code{
 	{"client-uncertified", KindHealth, "What mcpx writes was not tried with the installed version of the agent (warning).", "`mcpx certify KIND --keep`"},
 	{"client-version-changed", KindHealth, "The agent was updated since it was tried (warning).", "`mcpx certify KIND --keep`"},
 	{"token-env-unset", KindHealth, "The agent takes its token from a variable that is not set (warning).", "`mcpx token env --agent KIND`"},
-	{"token-unused-90d", KindHealth, "The token of an agent was not used for 90 days (warning).", "`mcpx token revoke --agent KIND`"},
+	{"token-unused-90d", KindHealth, "The token of an agent was not used for 90 days (warning).", "`mcpx token revoke KIND`"},
 	{"name-too-long", KindHealth, "The names of server and tool together are longer than agents accept (warning).", "rename the server"},
 	{"keyring-unavailable", KindHealth, "The keyring of the system cannot be used (warning).", "unlock it, or keep values in another place"},
 	{"third-party-edit", KindHealth, "Something else changed a file while mcpx changed it. The file was left as it is (warning).", "look at the file"},

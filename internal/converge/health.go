@@ -231,7 +231,7 @@ func (h *health) clients(v Vitals) {
 			h.tell("token-env-unset", WeightWarning, t.Agent, "mcpx token env --agent "+t.Agent, "set the variable where the agent is started", "the agent takes its token from %s, which is not set", tokenVariable(t.Agent)).Agent = t.Agent
 		}
 		if last := later(t.Used, t.Made); !last.IsZero() && h.Now.Sub(last) > tokenUnused {
-			h.tell("token-unused-90d", WeightWarning, t.Agent, "mcpx token revoke --agent "+t.Agent, "revoke it if the agent is gone", "the token was not used for 90 days").Since = last.Add(tokenUnused)
+			h.tell("token-unused-90d", WeightWarning, t.Agent, "mcpx token revoke "+t.Agent, "revoke it if the agent is gone", "the token was not used for 90 days").Since = last.Add(tokenUnused)
 		}
 	}
 	for _, c := range v.Clients {
