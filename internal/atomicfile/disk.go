@@ -105,6 +105,9 @@ func readOnce(f *os.File, path string) (Content, bool, error) {
 	if err != nil {
 		return Content{}, false, err
 	}
+	if !before.Mode().IsRegular() { // it took the place of a file after that was looked at; a pipe might be read for ever
+		return Content{}, false, &fs.PathError{Op: "read", Path: path, Err: ErrIrregular}
+	}
 	if before.Size() > MaxContent {
 		return Content{}, false, &fs.PathError{Op: "read", Path: path, Err: ErrTooLarge}
 	}
