@@ -98,9 +98,16 @@ var (
 // HasTemplate says whether a value holds a reference that some agent would expand.
 func HasTemplate(v string) bool { return template.MatchString(v) }
 
+// longest is as much as a system takes as one argument or variable. What is longer runs nowhere, and takes minutes to look
+// through: it is hidden as it is.
+const longest = 128 << 10
+
 // SecretValue says whether a value looks like a secret by itself: a provider's token, a JWT, a private key, an
 // Authorization value, a URL with a password, or long text without meaning. References are no secrets.
 func SecretValue(v string) bool {
+	if len(v) > longest {
+		return true
+	}
 	v = strings.TrimSpace(template.ReplaceAllString(v, ""))
 	if strings.Contains(v, "-----BEGIN ") && strings.Contains(v, "PRIVATE KEY") {
 		return true
@@ -192,6 +199,8 @@ func RedactArgs(args []string) []string {
 	hide := false // the argument before was a flag whose value is a secret
 	for _, a := range args {
 		switch name, value, assigned := strings.Cut(a, "="); {
+		case len(a) > longest:
+			a, hide = Redacted, false
 		case hide && !strings.HasPrefix(a, "-") && !HasTemplate(a):
 			a, hide = Redacted, false
 		case assigned && !strings.ContainsAny(name, ":/?") && SecretName(name) && value != "" && !HasTemplate(value):
