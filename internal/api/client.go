@@ -242,6 +242,11 @@ func (c *Client) MountServer(ctx context.Context, in MountServer) (Mounted, erro
 	return call[Mounted](ctx, c, "agent.mount", in)
 }
 
+// RecordCutover calls cutover.record.
+func (c *Client) RecordCutover(ctx context.Context, in RecordCutover) (Cutover, error) {
+	return call[Cutover](ctx, c, "cutover.record", in)
+}
+
 // Servers lists the servers.
 func (c *Client) Servers(ctx context.Context, in ServersQuery) (ServerPage, error) {
 	return call[ServerPage](ctx, c, "server.list", in)

@@ -54,6 +54,8 @@ type Service interface {
 	HubCredentials(ctx context.Context, in HubQuery) (HubCredentials, error)
 	HubCatalog(ctx context.Context, in HubCatalogQuery) (HubCatalog, error)
 
+	RecordCutover(ctx context.Context, in RecordCutover) (Cutover, error)
+
 	Servers(ctx context.Context, in ServersQuery) (ServerPage, error)
 	Server(ctx context.Context, in ServerRef) (Server, error)
 	AddServer(ctx context.Context, in AddServer) (Server, error)

@@ -60,6 +60,10 @@ var jsonOf = map[string][]string{
 	"credential rotate":            {"a", "--ref", "env:A"},
 	"credential set":               {"a", "--ref", "env:A"},
 	"credential show":              {"a"},
+	"cutover apply":                {"--from", "old", "--confirm-retire"},
+	"cutover dry-run":              {"--from", "old"},
+	"cutover import-catalog":       {"--from", "old", "{FILE}"},
+	"cutover status":               {"--from", "old"},
 	"daemon install-user-service":  {},
 	"daemon reload":                {},
 	"daemon restart":               {},
@@ -69,6 +73,7 @@ var jsonOf = map[string][]string{
 	"daemon upgrade":               {"--binary", "{FILE}"},
 	"doctor":                       {},
 	"doctor release-gate":          {},
+	"doctor retirement-gate":       {"--from", "old"},
 	"health":                       {},
 	"plan list":                    {},
 	"plan show":                    {"plan_a"},
@@ -141,6 +146,10 @@ func jsonGolden(t *testing.T, path string, args []string) {
 	x, dir := newAnswering(t)
 	file, fresh := filepath.Join(dir, "servers.json"), filepath.Join(dir, "new.ndjson")
 	if err := os.WriteFile(file, []byte(`{"mcpServers": {"a": {"command": "x"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hub := filepath.Join(dir, "config", "mcpx.toml")
+	if err := errors.Join(os.Mkdir(filepath.Dir(hub), 0o700), os.WriteFile(hub, []byte("[cutover.old]\nports = [1]\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)

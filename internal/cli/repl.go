@@ -81,6 +81,7 @@ var shortcuts = []shortcut{
 	{Word: "runtime", Args: "[NAME]", Short: "processes, or one server", max: 1, argv: either([]string{"ps"}, []string{"server", "show"})},
 	{Word: "credentials", Short: "credentials by name, and whether they are ready", argv: always("credential", "list")},
 	{Word: "changes", Args: "[N]", Short: "the newest events of the log", max: 1, argv: newest},
+	{Word: "cutover", Args: "NAME", Short: "how far the cut-over from the hub NAME is", min: 1, max: 1, argv: cutoverOf},
 	{Word: "doctor", Short: "everything that is wrong, with the command that fixes it", argv: always("doctor")},
 	{Word: "watch", Short: "new events as they come, until Ctrl-C; from a pipe the newest, once"},
 	{Word: "help", Args: "[CMD]", Short: "these words", max: 1},
@@ -101,6 +102,8 @@ func searched(args []string) []string {
 	}
 	return []string{"catalog", "search", strings.Join(args, " ")}
 }
+
+func cutoverOf(args []string) []string { return []string{"cutover", "status", "--from=" + args[0]} }
 
 func newest(args []string) []string {
 	argv := []string{"audit", "list"}

@@ -229,6 +229,12 @@ func readFile(path string) (map[string][]string, error) {
 	}
 	values := map[string][]string{}
 	for section, content := range sections {
+		if section == sectionCutover {
+			if _, err := hubsOf(path, content); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		table, ok := content.(map[string]any)
 		if !ok {
 			return nil, unknownKey(path, section)

@@ -75,6 +75,7 @@ var handlers = map[string]handler{
 	"approval.show":      unary(api.Service.Approval),
 	"approval.decide":    unary(api.Service.Decide),
 	"receipt.list":       unary(api.Service.Receipts),
+	"cutover.record":     unary(api.Service.RecordCutover),
 	"service.install":    unary(api.Service.InstallService),
 	"receipt.rollback":   unary(api.Service.RollBack),
 }
