@@ -68,3 +68,16 @@ func validRef(ref string) error {
 	}
 	return nil
 }
+
+// VariableFor proposes the name of a variable for what is bound.
+func VariableFor(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+}

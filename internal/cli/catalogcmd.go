@@ -156,6 +156,7 @@ var catalogCandidates = Command{
 		return e.Show(page, func(w io.Writer) {
 			if a.Pos(0) != "" {
 				e.printCandidate(w, page.Candidates[0])
+				e.printVerdicts(w, page.Candidates[0])
 				return
 			}
 			if len(page.Candidates) == 0 {
@@ -174,7 +175,7 @@ var catalogCandidates = Command{
 				})
 			}
 			e.table(w, []string{"CANDIDATE", "NAME", "STATE", "PLACES", "SERVER", "WHY"}, rows)
-			line(w, "\nNext: %s catalog review %s --promote, --merge SERVER or --reject", e.self(), page.Candidates[0].ID)
+			line(w, "\nNext: %s catalog candidates %s", e.self(), page.Candidates[0].ID)
 		})
 	},
 }
@@ -218,9 +219,22 @@ func (e *Env) printCandidate(w io.Writer, c catalog.Candidate) {
 		add("note", c.Verdict.Note)
 	}
 	pairs(w, rows)
-	if c.State == catalog.CandidateNew {
-		line(w, "\nNext: %s catalog review %s --promote, --merge SERVER or --reject", e.self(), c.ID)
+}
+
+// printVerdicts names what a person can make of a candidate.
+func (e *Env) printVerdicts(w io.Writer, c catalog.Candidate) {
+	if c.State != catalog.CandidateNew {
+		return
 	}
+	review := e.self() + " catalog review " + c.ID
+	if c.Shape.Hidden {
+		line(w, "\nNext: %s server add %s, with its secret as a variable or header, then", e.self(), plain(c.Name))
+		line(w, "      %s --merge %s", review, plain(c.Name))
+	} else {
+		line(w, "\nNext: %s --promote", review)
+		line(w, "  or: %s --merge SERVER", review)
+	}
+	line(w, "  or: %s --reject", review)
 }
 
 var catalogExport = Command{

@@ -179,23 +179,10 @@ func (e *Env) printReviewed(w io.Writer, in api.Review, out api.Reviewed) {
 	line(w, "It is not routed: %s.", strings.Join(s.Reasons, ", "))
 	for _, reason := range s.Reasons {
 		if name, ok := strings.CutPrefix(reason, catalog.BindingUnresolved+":"); ok {
-			line(w, "\nNext: %s catalog review %s --bind %s=env:%s", e.self(), s.Name, name, variableFor(name))
+			line(w, "\nNext: %s catalog review %s --bind %s=env:%s", e.self(), s.Name, name, catalog.VariableFor(name))
 			return
 		}
 	}
-}
-
-// variableFor proposes the name of a variable for what is bound.
-func variableFor(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return r - 'a' + 'A'
-		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-			return r
-		}
-		return '_'
-	}, name)
 }
 
 func (e *Env) linkEntry(ctx context.Context, a Args) error {

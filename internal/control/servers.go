@@ -255,7 +255,7 @@ func notRouted(s api.Server) error {
 		return f.Hinting("look at it with `mcpx server show %s`, then agree with `mcpx catalog review %s --approve`", s.Name, s.Name)
 	}
 	if names := s.Unresolved(); len(names) > 0 {
-		return f.Hinting("say where it comes from: `mcpx catalog review %s --bind %s=env:%s`", s.Name, names[0], names[0])
+		return f.Hinting("say where it comes from: `mcpx catalog review %s --bind %s=env:%s`", s.Name, names[0], catalog.VariableFor(names[0]))
 	}
 	return f.Hinting("see `mcpx server show %s`", s.Name)
 }

@@ -175,7 +175,7 @@ func (x *view) driftUnlisted(f Finding, tell func(code string, severity Weight, 
 	case ok && staged.Rejected:
 		tell(driftRejected, WeightNotice, "mcpx catalog review "+staged.ID, "nothing has to be done; another look is possible", "is a server that was rejected for the catalog")
 	case ok:
-		tell(driftUnknown, severity, "mcpx catalog review "+staged.ID+" --promote", "look at it and take it into the catalog, or reject it", "is not in the catalog")
+		tell(driftUnknown, severity, reviewCommand(f, staged), "look at it and take it into the catalog, or reject it", "is not in the catalog")
 	default:
 		tell(driftUnknown, severity, "mcpx audit run --agent "+f.Agent, "make it a candidate for the catalog", "is not in the catalog")
 	}

@@ -31,7 +31,7 @@ func (x *view) stalePort(f Finding) (Proposal, bool) {
 		if !ok {
 			return Proposal{}, false
 		}
-		x.ready(&p, s)
+		x.ready(&p, s, nil)
 		form = x.form(&p, f.Entry, s)
 		p.raise(len(f.Extra) > 0, riskExtra)
 		p.raise(x.files[place{f.Agent, f.File}].Shared, riskShared)
@@ -68,7 +68,7 @@ func (x *view) unsafe(f Finding) (Proposal, bool) {
 	p.raise(x.files[place{f.Agent, f.File}].Shared, riskShared)
 	p.Summary = fmt.Sprintf("%s: %s uses https", f.Agent, f.Name)
 	x.layers(&p, f, nil)
-	p.Effects = effects(f.Agent, nil, f.Scope == scopeProject, x.files[place{f.Agent, f.File}].Shared)
+	p.Effects = effects(f.Agent, f.Name, nil, f.Scope == scopeProject, x.files[place{f.Agent, f.File}].Shared)
 	p.Files = []Drafting{{Agent: f.Agent, Path: f.File, Steps: []Step{{
 		Op: StepRef, At: f.At, Name: f.Name, Project: f.Project, Moves: []Move{{Field: []string{urlField}, Put: u.String()}},
 	}}}}

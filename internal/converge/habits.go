@@ -47,8 +47,8 @@ var habits = map[string]habit{
 	"crush":       {reload: onRestart, value: "$%s", header: "$%s", unsure: true},
 }
 
-// effects tells what a person has to do or will see after the change.
-func effects(agent string, f *Form, project, shared bool) []string {
+// effects tells what a person has to do or will see after the change. The agent shows the entry under its own name.
+func effects(agent, name string, f *Form, project, shared bool) []string {
 	h := habits[agent]
 	var out []string
 	if h.reload != "" {
@@ -65,7 +65,7 @@ func effects(agent string, f *Form, project, shared bool) []string {
 	case h.verify == "":
 		out = append(out, "the agent has no command that shows the connection: `mcpx ps` shows its session")
 	case f.Kind == FormHTTP:
-		out = append(out, fmt.Sprintf("verify with `%s`: %s", h.verify, fmt.Sprintf(h.expected, f.Server, f.URL)))
+		out = append(out, fmt.Sprintf("verify with `%s`: %s", h.verify, fmt.Sprintf(h.expected, name, f.URL)))
 	default:
 		out = append(out, fmt.Sprintf("verify with `%s`", h.verify))
 	}

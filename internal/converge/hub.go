@@ -11,7 +11,7 @@ import (
 func EntryFor(w World, agent string, s *catalog.Server) (form *Form, reasons, needs []string, problems []Problem) {
 	x := look(w)
 	var p Proposal
-	x.ready(&p, s)
+	x.ready(&p, s, nil)
 	form = x.form(&p, Entry{Agent: agent}, s)
 	p.finish()
 	return form, p.Reasons, p.Needs, p.Problems

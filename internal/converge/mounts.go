@@ -81,7 +81,7 @@ func (x *view) missing(agent string, m Mount) (Proposal, bool) {
 	if habits[agent].merges && same == nil && len(x.byEntry[named{agent, m.Name}]) > 0 {
 		p.problem(problemLayers, "the agent would make one entry of this one and of those with the same name in other files")
 	}
-	x.ready(&p, s)
+	x.ready(&p, s, nil)
 	form := x.form(&p, Entry{Agent: agent}, s)
 	p.raise(s.Risk == catalog.RiskHigh, riskServer)
 	x.insert(&p, agent, m.scope(), m.Name, form)
@@ -96,7 +96,7 @@ func (x *view) insert(p *Proposal, agent, scope, name string, form *Form) {
 		return
 	}
 	p.raise(file.Shared, riskShared)
-	p.Effects = effects(agent, form, scope == scopeProject, file.Shared)
+	p.Effects = effects(agent, name, form, scope == scopeProject, file.Shared)
 	if form != nil {
 		p.Files = []Drafting{{Agent: agent, Path: file.Path, Steps: []Step{{Op: StepSet, Name: name, Want: form}}}}
 	}
@@ -227,7 +227,7 @@ func (x *view) removals(agent string) []Proposal {
 func (x *view) remove(p *Proposal, f Finding) {
 	shared := x.files[place{f.Agent, f.File}].Shared
 	p.raise(shared, riskShared)
-	p.Effects = effects(f.Agent, nil, f.Scope == scopeProject, shared)
+	p.Effects = effects(f.Agent, f.Name, nil, f.Scope == scopeProject, shared)
 	x.layers(p, f, nil)
 	step := Step{Op: StepRemove, At: f.At, Name: f.Name, Project: f.Project}
 	for i := range p.Files {

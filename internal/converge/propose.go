@@ -133,9 +133,9 @@ func (x *view) route(f Finding, s *catalog.Server, kind PlanKind) Proposal {
 		}
 	}
 	for _, name := range open {
-		p.need(needBinding, fmt.Sprintf("mcpx catalog review %s --bind %s=env:%s", s.Name, name, name))
+		p.need(needBinding, fmt.Sprintf("mcpx catalog review %s --bind %s=env:%s", s.Name, name, catalog.VariableFor(name)))
 	}
-	x.ready(&p, s)
+	x.ready(&p, s, moves)
 	form := x.form(&p, f.Entry, s)
 	x.risk(&p, f, s, moves)
 	x.layers(&p, f, form)
@@ -150,20 +150,27 @@ func (x *view) route(f Finding, s *catalog.Server, kind PlanKind) Proposal {
 
 // set is the usual only step: the entry gets a form.
 func (x *view) set(p *Proposal, e Entry, form *Form, moves []Move) {
-	p.Effects = effects(e.Agent, form, e.Scope == scopeProject, x.files[place{e.Agent, e.File}].Shared)
+	p.Effects = effects(e.Agent, e.Name, form, e.Scope == scopeProject, x.files[place{e.Agent, e.File}].Shared)
 	if form == nil {
 		return
+	}
+	for _, m := range moves {
+		p.Effects = append(p.Effects, fmt.Sprintf("the value of %s goes into the encrypted store as %s, and %s gets it from there, whoever uses it",
+			strings.Join(m.Field, "."), m.Credential, form.Server))
 	}
 	p.Files = []Drafting{{Agent: e.Agent, Path: e.File, Steps: []Step{{Op: StepSet, At: e.At, Name: e.Name, Project: e.Project, Want: form, Moves: moves}}}}
 }
 
-// ready names what the catalog lacks before anything may be led to the server.
-func (x *view) ready(p *Proposal, s *catalog.Server) {
+// ready names what the catalog lacks before anything may be led to the server, beside what the plan moves.
+func (x *view) ready(p *Proposal, s *catalog.Server, moves []Move) {
 	for _, reason := range catalog.NotRoutable(*s) {
 		code, name, _ := strings.Cut(reason, ":")
 		switch code {
 		case catalog.BindingUnresolved:
-			p.need(needBinding, fmt.Sprintf("mcpx catalog review %s --bind %s=env:%s", s.Name, name, name))
+			if slices.ContainsFunc(moves, func(m Move) bool { return strings.EqualFold(m.Field[len(m.Field)-1], name) }) {
+				continue // the apply binds it
+			}
+			p.need(needBinding, fmt.Sprintf("mcpx catalog review %s --bind %s=env:%s", s.Name, name, catalog.VariableFor(name)))
 		case catalog.SwitchedOff:
 			p.need(needRoutable, "mcpx server enable "+s.Name)
 		case catalog.ToolsChanged:
@@ -322,7 +329,7 @@ func (x *view) imported(f Finding) (Proposal, bool) {
 	p := Proposal{Kind: PlanImport, Agent: f.Agent, Server: s.Name, Entry: f.Name, Match: f.Match}
 	p.Summary = fmt.Sprintf("%s: %s becomes a server of the catalog and goes through mcpx", f.Agent, f.Name)
 	p.reason(reasonNotCataloged)
-	p.need(needReview, "mcpx catalog review "+staged.ID+" --promote")
+	p.need(needReview, reviewCommand(f, staged))
 	p.raise(true, riskNew)
 	form := x.form(&p, f.Entry, &s)
 	p.Needs = p.Needs[:1] // what else it needs depends on what the person makes of it
@@ -330,4 +337,13 @@ func (x *view) imported(f Finding) (Proposal, bool) {
 	x.layers(&p, f, form)
 	x.set(&p, f.Entry, form, nil)
 	return p, true
+}
+
+// reviewCommand is how a person takes a candidate into the catalog. One with a hidden part cannot be promoted: looking at
+// it tells what to do instead.
+func reviewCommand(f Finding, staged Staged) string {
+	if f.Facts.Hidden {
+		return "mcpx catalog candidates " + staged.ID
+	}
+	return "mcpx catalog review " + staged.ID + " --promote"
 }

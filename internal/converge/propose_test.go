@@ -425,7 +425,7 @@ func TestHubForms(t *testing.T) {
 // TestHabits: every agent whose files are read says how it is made to read them again.
 func TestHabits(t *testing.T) {
 	for _, agent := range slices.Sorted(maps.Keys(habits)) {
-		if lines := effects(agent, &Form{Kind: FormHTTP, Server: "x", URL: "u"}, true, true); len(lines) < 3 || strings.Contains(strings.Join(lines, ""), "%!") {
+		if lines := effects(agent, "x", &Form{Kind: FormHTTP, Server: "x", URL: "u"}, true, true); len(lines) < 3 || strings.Contains(strings.Join(lines, ""), "%!") {
 			t.Errorf("%s: %q", agent, lines)
 		}
 	}

@@ -102,7 +102,7 @@ func Rollback(r Receipt, original Plan, w World) (Proposal, error) {
 		f := &r.Files[i]
 		p.Files = append(p.Files, Drafting{Agent: r.Agent, Path: f.Path, Steps: []Step{{Op: StepRevert, Receipt: r.ID}}, Reverts: f})
 	}
-	p.Effects = effects(r.Agent, nil, false, slices.ContainsFunc(r.Files, func(f Written) bool { return x.files[place{r.Agent, f.Path}].Shared }))
+	p.Effects = effects(r.Agent, "", nil, false, slices.ContainsFunc(r.Files, func(f Written) bool { return x.files[place{r.Agent, f.Path}].Shared }))
 	p.finish()
 	return p, nil
 }

@@ -175,7 +175,11 @@ func entry(o clientfile.Observed, e clientfile.Entry) converge.Entry {
 	}
 	identify(&out)
 	inURL := func(p clientfile.Problem) bool {
-		return p.Code == "raw-secret" && strings.HasSuffix(strings.ToLower(p.Field), "url")
+		parts := strings.Split(strings.ToLower(p.Field), ".")
+		if n := len(parts); n > 1 && (strings.HasPrefix(parts[n-2], "env") || strings.HasSuffix(parts[n-2], "headers")) {
+			return false // a variable such as DATABASE_URL is no address of the server
+		}
+		return p.Code == "raw-secret" && strings.HasSuffix(parts[len(parts)-1], "url")
 	}
 	out.Facts.URLCredentials = out.URL != "" && (slices.ContainsFunc(e.Problems, inURL) || hasUser(string(e.URL)))
 	out.Facts.Hidden = out.URL != string(e.URL) || slices.ContainsFunc(e.Problems, func(p clientfile.Problem) bool { return p.Code == "raw-secret" && p.Field == "args" || inURL(p) })
