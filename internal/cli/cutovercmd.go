@@ -197,7 +197,8 @@ var cutoverStatus = Command{
 	Long:    "Whether the decision is recorded; with the flags also what the gate says and what is left of the other hub. Exit code 1 when a check did not pass.",
 	Example: "mcpx cutover status --from oldhub --check-gate --check-footprint",
 	Flags: []Flag{
-		fromFlag, {Name: "check-gate", Kind: BoolFlag, Usage: "also the checks of the release gate"},
+		fromFlag,
+		{Name: "check-gate", Kind: BoolFlag, Usage: "also the checks of the release gate"},
 		{Name: "check-footprint", Kind: BoolFlag, Usage: "also connections, units, programs, processes, files and entries that are left"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
