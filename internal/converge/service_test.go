@@ -2,6 +2,7 @@ package converge
 
 import (
 	"encoding/xml"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func TestInstallService(t *testing.T) {
 func wellFormed(t *testing.T, content string) {
 	t.Helper()
 	for d := xml.NewDecoder(strings.NewReader(content)); ; {
-		if _, err := d.Token(); err == io.EOF {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
 			t.Fatalf("no XML: %v\n%s", err, content)

@@ -58,6 +58,7 @@ func TestAddressed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer res.Body.Close()
 		return res.StatusCode
 	}
 	if got := send(relayed(t.Context(), "one")); got != 200 {

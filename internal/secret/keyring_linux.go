@@ -68,8 +68,7 @@ func (s secretService) open(ctx context.Context) (*dbus.Conn, dbus.ObjectPath, e
 
 // busFault says which of our errors an error of the bus is.
 func busFault(err error) error {
-	var e dbus.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[dbus.Error](err); ok {
 		switch e.Name {
 		case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.Spawn.ExecFailed":
 			return errNoRing

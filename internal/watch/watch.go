@@ -97,7 +97,7 @@ func (w *Watcher) Run(ctx context.Context, hint func(changed []string)) {
 	var failures chan error
 	if w.notify != nil {
 		events, failures = w.notify.Events, w.notify.Errors
-		defer w.notify.Close() //nolint:errcheck // nothing is written to it
+		defer w.notify.Close()
 	}
 	rescan := time.NewTimer(w.pause())
 	defer rescan.Stop()

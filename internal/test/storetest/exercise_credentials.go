@@ -95,6 +95,9 @@ func putCredential(t *testing.T, p Pair) {
 	want := credential("a")
 	putCredentials(t, p, want)
 	got, err := credentialNamed(t, p, "a")
+	if err != nil {
+		t.Error(err)
+	}
 	same(t, "first put", storedCredential(want), got)
 	want = catalog.Credential{Name: "a", Ref: "store:a", Readiness: catalog.ReadinessUnchecked}
 	putCredentials(t, p, want)
