@@ -124,8 +124,7 @@ func expiry(text string) (time.Time, error) {
 // value reads a value from stdin, or asks for it on a terminal that does not show it.
 func (e *Env) value(ctx context.Context, name string, stdin bool) (string, error) {
 	if e.asks && !stdin {
-		_, _ = fmt.Fprintf(e.Err, "Value of %s (it is not shown): ", name)
-		value, err := process.ReadHidden(ctx, os.Stdin)
+		value, err := process.ReadHidden(ctx, os.Stdin, func() { _, _ = fmt.Fprintf(e.Err, "Value of %s (it is not shown): ", name) })
 		_, _ = fmt.Fprintln(e.Err)
 		if err != nil {
 			return "", fault.New(fault.Canceled, "canceled").Saying("no value was given").Because(err)

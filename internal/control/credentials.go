@@ -90,7 +90,7 @@ func (c *Control) credentials(ctx context.Context) ([]api.Credential, error) {
 	out := []api.Credential{}
 	running := map[string]bool{}
 	for _, st := range c.cfg.Gateway.Status() {
-		running[st.Name] = len(st.Lanes) > 0
+		running[st.Name] = len(st.Lanes) > 0 || failing(st) // somebody has asked for it
 	}
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
 		all, err := catalog.AllCredentials(ctx, r)
@@ -620,7 +620,12 @@ func (c *Control) CredentialVitals(ctx context.Context, fresh bool) (keyring str
 	place, _ := c.cfg.Secrets.KeyPlace() // a key that cannot be read makes its credentials unavailable
 	needed := place == secret.KeyInKeyring
 	for _, one := range all {
-		needed = needed || refKind(one.Ref) == string(secret.Keyring)
+		if refKind(one.Ref) == string(secret.Keyring) {
+			needed = true
+			if !fresh && (one.Readiness == catalog.ReadinessLocked || one.Readiness == catalog.ReadinessUnavailable) {
+				keyring = fmt.Sprintf("the last check of %s found it %s", one.Name, one.Readiness)
+			}
+		}
 		if len(one.Servers) == 0 {
 			continue // nobody waits for it
 		}

@@ -9,6 +9,6 @@ import (
 )
 
 // ReadHidden fails where a terminal cannot be told to show nothing.
-func ReadHidden(context.Context, *os.File) (string, error) {
+func ReadHidden(context.Context, *os.File, func()) (string, error) {
 	return "", errors.New("this system cannot hide what is typed")
 }

@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadHidden reads one line from a terminal that does not show it. The terminal is as it was afterwards, also when ctx
+// ReadHidden reads one line from a terminal that does not show it. It calls ask when nothing is shown any more, and drops
+// what was typed before. The terminal is as it was afterwards, also when ctx
 // ends first; the read itself then waits for the next line or the end of the process.
-func ReadHidden(ctx context.Context, f *os.File) (string, error) {
+func ReadHidden(ctx context.Context, f *os.File, ask func()) (string, error) {
 	fd := int(f.Fd())
 	shown, err := unix.IoctlGetTermios(fd, getTermios)
 	if err != nil {
@@ -25,6 +26,7 @@ func ReadHidden(ctx context.Context, f *os.File) (string, error) {
 		return "", err
 	}
 	defer func() { _ = unix.IoctlSetTermios(fd, setTermios, shown) }() // it could be changed a moment ago
+	ask()
 	type answer struct {
 		line string
 		err  error

@@ -19,10 +19,15 @@ import (
 var shownCode = regexp.MustCompile(`type (\w{4}) and press Enter`)
 
 // person N ANSWER COMMAND... runs a command on a terminal of its own. ANSWER is what the person does when asked: agrees
-// types the code back, refuses types something else. The story sees in stdout what the person saw.
+// types the code back, refuses types something else, types=TEXT types the TEXT where what is typed is not shown. The story
+// sees in stdout what the person saw.
 func person(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 3 || args[1] != "agrees" && args[1] != "refuses" {
-		ts.Fatalf("usage: person N agrees|refuses COMMAND...")
+	var hidden string
+	if len(args) > 1 {
+		hidden, _ = strings.CutPrefix(args[1], "types=")
+	}
+	if neg || len(args) < 3 || args[1] != "agrees" && args[1] != "refuses" && hidden == args[1] {
+		ts.Fatalf("usage: person N agrees|refuses|types=TEXT COMMAND...")
 	}
 	path := filepath.Join(strings.Split(ts.Getenv("PATH"), string(filepath.ListSeparator))[0], args[2])
 	cmd := exec.Command(path, args[3:]...)
@@ -46,6 +51,12 @@ func person(ts *testscript.TestScript, neg bool, args []string) {
 				answer = "no"
 			}
 			if _, err := io.WriteString(terminal, answer+"\n"); err != nil {
+				ts.Fatalf("the terminal cannot be written: %v", err)
+			}
+		}
+		if hidden != args[1] && answered == 0 && strings.Contains(seen.String(), "not shown): ") {
+			answered = 1
+			if _, err := io.WriteString(terminal, hidden+"\n"); err != nil {
 				ts.Fatalf("the terminal cannot be written: %v", err)
 			}
 		}
