@@ -381,8 +381,9 @@ func same(before, restored string) error {
 	return nil
 }
 
-// stop ends the daemon and its servers.
+// stop ends the daemon and its servers, and what the agent left behind in a session of its own.
 func (t *trial) stop() {
+	defer process.KillStrays("HOME=" + t.agent.home)
 	ctx, stop := context.WithTimeout(context.Background(), agentWithin)
 	defer stop()
 	if _, err := t.mcpx(ctx, nil, "daemon", "stop", "--children"); err != nil {
