@@ -30,8 +30,9 @@ var planCodes = []Code{
 	{"program-unknown", KindError, "The path of mcpx is not known, so no command can be written.", "start the daemon from the installed program"},
 	{"strategy-unsupported", KindError, "The agent cannot send a token in this way.", "`mcpx agents auth-capabilities` shows the ways"},
 
-	{"variables-involved", KindRisk, "The entry sets variables, which do not come along.", "check that the catalog gives them to the server"},
-	{"headers-involved", KindRisk, "The entry sends headers, which do not come along.", "check that the catalog gives them to the server"},
+	{"variables-involved", KindRisk, "The entry sets variables. They leave the entry: the server gets what the catalog binds, and what the plan moves there.", "check that the catalog gives them to the server"},
+	{"headers-involved", KindRisk, "The entry sends headers. They leave the entry: the server gets what the catalog binds, and what the plan moves there.", "check that the catalog gives them to the server"},
+	{"binding-for-everyone", KindRisk, "The catalog had the server without this variable or header. From now on everybody who uses the server uses this value.", "if only this agent shall: make a server of its own with `mcpx server add`, and link the entry to it"},
 	{"cwd-involved", KindRisk, "The entry names a directory in which its server starts.", "check that the server does not depend on it"},
 	{"unknown-fields", KindRisk, "The entry has fields that are not known. They stay, and may mean something else afterwards.", "look at the diff"},
 	{"file-shared", KindRisk, "The file lies in a git work tree: others may get the change.", "agree on it with them"},

@@ -290,6 +290,7 @@ func (x *view) risk(p *Proposal, f Finding, s *catalog.Server, moves []Move) {
 	p.raise(f.Cwd != "", riskCwd)
 	p.raise(len(f.Extra) > 0 || f.Parse == "extra", riskExtra)
 	p.raise(x.files[place{f.Agent, f.File}].Shared, riskShared)
+	p.raise(len(moves) > 0 && p.Match.Confidence == catalog.MatchMedium, riskEveryone)
 	p.raise(len(moves) > 0 || f.Facts.Hidden || slices.ContainsFunc(f.Problems, func(p Problem) bool { return p.Code == reasonMoveSecret }), riskSecret)
 	p.raise(slices.ContainsFunc(f.Problems, func(p Problem) bool { return p.Code == reasonIneffective }), riskField)
 	p.raise(s.Risk == catalog.RiskHigh, riskServer)

@@ -128,7 +128,7 @@ func TestPropose(t *testing.T) {
 			"a raw secret", testWorld(but(direct, func(e *Entry) {
 				e.Variables, e.Problems = []string{"API.KEY"}, []Problem{{Code: "raw-secret", Field: "env.API.KEY"}}
 			})),
-			[]string{"move-secret | claude_code | files | high(secret-involved,variables-involved) | /h/.claude.json set http " + filesURL + " env.API.KEY>files-api.key"},
+			[]string{"move-secret | claude_code | files | high(binding-for-everyone,secret-involved,variables-involved) | /h/.claude.json set http " + filesURL + " env.API.KEY>files-api.key"},
 		},
 		{
 			"a raw secret whose credential is there", func() World {

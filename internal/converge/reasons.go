@@ -60,4 +60,5 @@ const (
 	riskEndpoint  = "endpoint-changed"
 	riskField     = "ineffective-field"
 	riskServer    = "server-risk"
+	riskEveryone  = "binding-for-everyone"
 )
