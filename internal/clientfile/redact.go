@@ -205,7 +205,8 @@ func (u *unifying) unified() (string, error) {
 		}
 		edits = append(edits, e)
 	}
-	from, to := u.path, u.path
+	name := diffName(u.path)
+	from, to := name, name
 	if !u.exists {
 		from = "/dev/null"
 	}
@@ -217,6 +218,14 @@ func (u *unifying) unified() (string, error) {
 		return "", fmt.Errorf("diff: %w", err)
 	}
 	return scrub(diff, slices.Concat(u.before, u.now)), nil
+}
+
+// diffName is a path on one line of a diff: a line break in the name of a directory would look like lines of the file.
+func diffName(path string) string {
+	if quoted := strconv.Quote(path); quoted[1:len(quoted)-1] != path {
+		return quoted
+	}
+	return path
 }
 
 // shortest is the length from which a secret is looked for everywhere in a diff: a shorter one is also other text.

@@ -91,7 +91,7 @@ func (f *Front) hostAllowed(hostport string) bool {
 // admit says who calls: a peer of our own uid by the kernel's socket table, or the holder of a token.
 func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
 	peer, _ := r.Context().Value(connKey{}).(*connPeer)
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && f.cfg.Token != nil {
+	if bearer, ok := auth.Bearer(r.Header.Get("Authorization")); ok && f.cfg.Token != nil {
 		c, known := f.cfg.Token(bearer)
 		if known {
 			return c, nil

@@ -93,7 +93,7 @@ func (h *Hub) server(agent string) *mcp.Server {
 
 // ServeHTTP serves one request. The token comes first: who has none learns nothing, not even which methods there are.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	bearer, _ := auth.Bearer(r.Header.Get("Authorization"))
 	token, err := h.cfg.Authenticate(r.Context(), bearer, auth.HubRead)
 	if err != nil {
 		refuseFault(w, err)
