@@ -78,7 +78,7 @@ func (c *Client) Status(ctx context.Context, in None) (Status, error) {
 }
 
 // Health gives the findings.
-func (c *Client) Health(ctx context.Context, in None) (Health, error) {
+func (c *Client) Health(ctx context.Context, in HealthQuery) (Health, error) {
 	return call[Health](ctx, c, "health.show", in)
 }
 

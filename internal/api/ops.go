@@ -34,7 +34,7 @@ var Ops = []Op{
 	{Name: "daemon.restart", Method: "POST", Path: "/v1/daemon/restart", Need: Change, In: RestartDaemon{}, Out: Restarted{}, Keyed: true, Short: "Let another process take the place of the daemon; no call fails"},
 	{Name: "daemon.reload", Method: "POST", Path: "/v1/daemon/reload", Need: Change, In: None{}, Out: Reloaded{}, Keyed: true, Short: "Read settings and catalog again"},
 	{Name: "status.show", Method: "GET", Path: "/v1/status", Need: Read, In: None{}, Out: Status{}, Short: "Overview: daemon, health, servers, counters"},
-	{Name: "health.show", Method: "GET", Path: "/v1/health", Need: Read, In: None{}, Out: Health{}, Short: "Findings from live state"},
+	{Name: "health.show", Method: "GET", Path: "/v1/health", Need: Read, In: HealthQuery{}, Out: Health{}, Short: "Findings from live state"},
 	{Name: "process.list", Method: "GET", Path: "/v1/processes", Need: Read, In: ProcessQuery{}, Out: ProcessPage{}, Short: "Processes and upstream sessions of all servers"},
 	{Name: "config.discover", Method: "GET", Path: "/v1/config/files", Need: Read, In: ConfigQuery{}, Out: ConfigFiles{}, Short: "Configuration files of the agents of this user"},
 	{Name: "config.inspect", Method: "GET", Path: "/v1/config/entries", Need: Read, In: ConfigQuery{}, Out: ConfigReport{}, Short: "Servers in the configuration of agents, compared with the catalog"},

@@ -13,7 +13,7 @@ type Service interface {
 	DaemonRestart(ctx context.Context, in RestartDaemon) (Restarted, error)
 	DaemonReload(ctx context.Context, in None) (Reloaded, error)
 	Status(ctx context.Context, in None) (Status, error)
-	Health(ctx context.Context, in None) (Health, error)
+	Health(ctx context.Context, in HealthQuery) (Health, error)
 	Processes(ctx context.Context, in ProcessQuery) (ProcessPage, error)
 
 	ConfigFiles(ctx context.Context, in ConfigQuery) (ConfigFiles, error)

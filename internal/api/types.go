@@ -95,6 +95,11 @@ type Health struct {
 	Audited time.Time `json:"audited_at,omitzero"`
 }
 
+// HealthQuery asks for the health. With Look the credentials are looked at now, else it is told what the last check found.
+type HealthQuery struct {
+	Look bool `json:"-" query:"look"`
+}
+
 // HealthState is one word about everything.
 type HealthState string
 

@@ -88,7 +88,7 @@ func (d *daemonOf) ServerLogs(_ context.Context, _ api.LogsQuery, emit func(api.
 	}
 }
 
-func (d *daemonOf) Health(context.Context, api.None) (api.Health, error) { return d.health, nil }
+func (d *daemonOf) Health(context.Context, api.HealthQuery) (api.Health, error) { return d.health, nil }
 
 func (d *daemonOf) Processes(context.Context, api.ProcessQuery) (api.ProcessPage, error) {
 	return d.processes, nil

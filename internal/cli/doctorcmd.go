@@ -51,7 +51,7 @@ func (e *Env) examine(ctx context.Context) (diagnosis, error) {
 		return diagnosis{}, err
 	}
 	var all []api.Finding
-	health, err := client.Health(ctx, api.None{})
+	health, err := client.Health(ctx, api.HealthQuery{Look: true})
 	switch {
 	case away(err):
 		all = append(all, e.withoutDaemon(err)...)

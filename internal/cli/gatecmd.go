@@ -93,7 +93,7 @@ func (e *Env) releaseFacts(ctx context.Context) (gate.Release, error) {
 		return gate.Release{}, err
 	}
 	f := gate.Release{Now: e.Now()}
-	health, err := client.Health(ctx, api.None{})
+	health, err := client.Health(ctx, api.HealthQuery{})
 	f.Audited = told(health, err, func(h api.Health) time.Time { return h.Audited })
 	f.Blockers = told(health, err, func(api.Health) []string { return nil })
 	if err == nil {

@@ -56,7 +56,7 @@ var health = Command{
 		if err != nil {
 			return err
 		}
-		h, err := service.Health(ctx, api.None{})
+		h, err := service.Health(ctx, api.HealthQuery{})
 		if err != nil {
 			return err
 		}

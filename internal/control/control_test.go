@@ -589,7 +589,7 @@ func TestLive(t *testing.T) {
 		{Name: "off", State: gateway.Off, LastError: "old"},
 		{Name: "slow", State: gateway.Idle},
 	}
-	health, err := b.Health(ctx, api.None{})
+	health, err := b.Health(ctx, api.HealthQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -632,7 +632,7 @@ func TestWedged(t *testing.T) {
 	b, ctx := newBench(t)
 	b.add(ctx, t, stdio("stuck", "x"))
 	b.gateway.status = []gateway.ServerStatus{{Name: "stuck", State: gateway.Wedged, Lanes: []gateway.LaneStatus{{State: gateway.Wedged, Note: "no answer"}}}}
-	health, err := b.Health(ctx, api.None{})
+	health, err := b.Health(ctx, api.HealthQuery{})
 	if err != nil || health.Findings[0].Code != "server-wedged" || health.Findings[0].Text != "no answer" {
 		t.Errorf("%+v, %v", health, err)
 	}

@@ -341,7 +341,7 @@ func TestCredentialVitals(t *testing.T) {
 	if keyring, _ = facts(true); keyring == "" {
 		t.Error("a keyring that cannot be used was not told")
 	}
-	health, err := b.Health(ctx, api.None{})
+	health, err := b.Health(ctx, api.HealthQuery{})
 	if err != nil || !slices.ContainsFunc(health.Findings, func(f api.Finding) bool { return f.Code == "credential-missing-active" && f.Subject == "used" }) {
 		t.Errorf("health: %+v, %v", health, err)
 	}

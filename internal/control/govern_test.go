@@ -471,12 +471,12 @@ func TestEventsLast(t *testing.T) {
 
 func TestHealthOfAgents(t *testing.T) {
 	b, ctx := governedBench(t)
-	h, err := b.Health(ctx, api.None{})
+	h, err := b.Health(ctx, api.HealthQuery{})
 	if err != nil || h.State != api.HealthDegraded || h.Findings[0].Code != "never-audited" {
 		t.Errorf("%+v, %v", h, err)
 	}
 	plan := b.offered(ctx, t)
-	h, err = b.Health(ctx, api.None{})
+	h, err = b.Health(ctx, api.HealthQuery{})
 	if err != nil || h.State != api.HealthDegraded || h.Findings[0].Code != "active-bypass" || h.Findings[0].Command == "" {
 		t.Errorf("%+v, %v", h, err)
 	}
@@ -486,7 +486,7 @@ func TestHealthOfAgents(t *testing.T) {
 	}
 	b.look()
 	b.audit(ctx, t)
-	if h, err = b.Health(ctx, api.None{}); err != nil || h.State != api.HealthOK {
+	if h, err = b.Health(ctx, api.HealthQuery{}); err != nil || h.State != api.HealthOK {
 		t.Errorf("%+v, %v", h, err)
 	}
 }

@@ -35,14 +35,14 @@ func (c *Control) remember(w converge.World, whole bool) {
 }
 
 // governed tells what is wrong with the agents' configuration: what the last audit saw, judged by the catalog as it is
-// now. Before the first audit of this daemon it is what was stored.
-func (c *Control) governed(ctx context.Context) ([]converge.Trouble, error) {
-	_, all, err := c.judged(ctx)
+// now. Before the first audit of this daemon it is what was stored. With look the credentials are looked at now.
+func (c *Control) governed(ctx context.Context, look bool) ([]converge.Trouble, error) {
+	_, all, err := c.judged(ctx, look)
 	return all, err
 }
 
 // judged is governed with what it was told from.
-func (c *Control) judged(ctx context.Context) (converge.World, []converge.Trouble, error) {
+func (c *Control) judged(ctx context.Context, look bool) (converge.World, []converge.Trouble, error) {
 	var w converge.World
 	var v converge.Vitals
 	var records []converge.FileRecord
@@ -76,7 +76,7 @@ func (c *Control) judged(ctx context.Context) (converge.World, []converge.Troubl
 	if err != nil {
 		return w, nil, err
 	}
-	if v.Keyring, v.Credentials, err = c.CredentialVitals(ctx, false); err != nil {
+	if v.Keyring, v.Credentials, err = c.CredentialVitals(ctx, look); err != nil {
 		return w, nil, err
 	}
 	w.Revision, w.Policy, w.Adapter, w.Port, w.Token, w.Program = catalog.Revision(w.Servers), c.cfg.Policy(), c.cfg.Adapter, c.port(), c.cfg.TokenOnly(), c.cfg.Program
@@ -114,8 +114,8 @@ func (c *Control) judged(ctx context.Context) (converge.World, []converge.Troubl
 
 // withGoverned adds what is wrong with the agents' configuration to the health of the servers. Only a blocker makes it
 // degraded.
-func (c *Control) withGoverned(ctx context.Context, h api.Health) (api.Health, error) {
-	all, err := c.governed(ctx)
+func (c *Control) withGoverned(ctx context.Context, h api.Health, look bool) (api.Health, error) {
+	all, err := c.governed(ctx, look)
 	if err != nil {
 		return h, err
 	}

@@ -49,7 +49,7 @@ func (c *Control) HubStatus(ctx context.Context, in api.HubQuery) (api.HubStatus
 	if err != nil {
 		return api.HubStatus{}, err
 	}
-	w, troubles, err := c.judged(ctx)
+	w, troubles, err := c.judged(ctx, false)
 	if err != nil {
 		return api.HubStatus{}, err
 	}
@@ -228,7 +228,7 @@ func (c *Control) HubEntry(ctx context.Context, in api.HubEntryQuery) (api.HubEn
 	if err != nil {
 		return api.HubEntry{}, err
 	}
-	w, _, err := c.judged(ctx)
+	w, _, err := c.judged(ctx, false)
 	if err != nil {
 		return api.HubEntry{}, err
 	}
@@ -269,7 +269,7 @@ func (c *Control) HubRuntime(ctx context.Context, in api.HubRuntimeQuery) (api.H
 	if err != nil {
 		return api.HubRuntime{}, err
 	}
-	w, _, err := c.judged(ctx)
+	w, _, err := c.judged(ctx, false)
 	if err != nil {
 		return api.HubRuntime{}, err
 	}
@@ -322,7 +322,7 @@ func (c *Control) HubCredentials(ctx context.Context, in api.HubQuery) (api.HubC
 	if err != nil {
 		return api.HubCredentials{}, err
 	}
-	w, _, err := c.judged(ctx)
+	w, _, err := c.judged(ctx, false)
 	if err != nil {
 		return api.HubCredentials{}, err
 	}
@@ -404,7 +404,7 @@ func (c *Control) HubCatalog(ctx context.Context, in api.HubCatalogQuery) (api.H
 	if err != nil {
 		return api.HubCatalog{}, err
 	}
-	w, _, err := c.judged(ctx)
+	w, _, err := c.judged(ctx, false)
 	if err != nil {
 		return api.HubCatalog{}, err
 	}

@@ -56,7 +56,7 @@ func (c *Control) Status(ctx context.Context, _ api.None) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
-	health, err := c.withGoverned(ctx, healthOf(servers))
+	health, err := c.withGoverned(ctx, healthOf(servers), false)
 	if err != nil {
 		return api.Status{}, err
 	}
@@ -81,7 +81,7 @@ func (c *Control) Status(ctx context.Context, _ api.None) (api.Status, error) {
 }
 
 // Health gives the findings.
-func (c *Control) Health(ctx context.Context, _ api.None) (api.Health, error) {
+func (c *Control) Health(ctx context.Context, in api.HealthQuery) (api.Health, error) {
 	if err := c.allow(ctx, "health.show"); err != nil {
 		return api.Health{}, err
 	}
@@ -89,7 +89,7 @@ func (c *Control) Health(ctx context.Context, _ api.None) (api.Health, error) {
 	if err != nil {
 		return api.Health{}, err
 	}
-	return c.withGoverned(ctx, healthOf(servers))
+	return c.withGoverned(ctx, healthOf(servers), in.Look)
 }
 
 // Live is the health for the loopback listener, which shows one word of it. A catalog that cannot be read is not ok.

@@ -31,7 +31,7 @@ func (c *Control) CheckAgents(ctx context.Context, in api.ChecksQuery) (api.Chec
 			return api.Checks{}, err
 		}
 	}
-	w, troubles, err := c.judged(ctx)
+	w, troubles, err := c.judged(ctx, false)
 	if err != nil {
 		return api.Checks{}, err
 	}

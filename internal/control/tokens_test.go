@@ -480,7 +480,7 @@ func TestUnusedToken(t *testing.T) {
 	b, ctx := newBench(t)
 	b.issue(ctx, t, api.IssueToken{Agent: "codex"})
 	told := func() bool {
-		h, err := b.Health(ctx, api.None{})
+		h, err := b.Health(ctx, api.HealthQuery{})
 		if err != nil {
 			t.Fatal(err)
 		}

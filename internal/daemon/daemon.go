@@ -316,7 +316,7 @@ func (d *Daemon) live(ctx context.Context) api.HealthState {
 	if !d.gate.HasMoved() {
 		return d.control.Live(ctx)
 	}
-	health, err := api.NewClient(d.cfg.Paths.Socket()).Health(ctx, api.None{})
+	health, err := api.NewClient(d.cfg.Paths.Socket()).Health(ctx, api.HealthQuery{})
 	if err != nil {
 		return api.HealthDegraded
 	}
