@@ -167,3 +167,37 @@ func TestRestored(t *testing.T) {
 		}
 	}
 }
+
+// TestCommitted: the certificates of the repository are those of all agents, passed, and name no place of the machine
+// that they were made on.
+func TestCommitted(t *testing.T) {
+	dir := filepath.Join("..", "..", "docs", "certifications")
+	for _, agent := range Agents() {
+		raw, err := os.ReadFile(filepath.Join(dir, agent+".json"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var c Certificate
+		if err := json.Unmarshal(raw, &c); err != nil {
+			t.Errorf("%s: %v", agent, err)
+			continue
+		}
+		if diff := cmp.Diff(string(raw), string(c.JSON())); diff != "" {
+			t.Errorf("%s was edited (-file +again)\n%s", agent, diff)
+		}
+		if c.Agent != agent || c.Outcome != Passed || c.Level != LevelCalled || c.Client == "" || c.Config.Applied == c.Config.Before {
+			t.Errorf("%s: %s, level %s, %+v", agent, c.Outcome, c.Level, c.Config)
+		}
+		if h := c.Config; h.Restored != h.Before && (h.Used == h.Applied || h.Exact == nil || h.Exact.Restored != h.Exact.Before) {
+			t.Errorf("%s: the rollback was not exact: %+v", agent, h)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, agent+".md"))
+		if err != nil || string(text) != c.Markdown() {
+			t.Errorf("%s.md is not that of the certificate: %v", agent, err)
+		}
+		if place := regexp.MustCompile(`/(home|root|Users|tmp|work)/`).Find(raw); place != nil {
+			t.Errorf("%s names the place %s", agent, place)
+		}
+	}
+}
