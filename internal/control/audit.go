@@ -395,15 +395,8 @@ func unmanaged(k known, in api.RunAudit, findings []converge.Finding) []string {
 
 // nextOfAudit are the commands that follow.
 func nextOfAudit(out api.Audit) []string {
-	for _, p := range out.Plans { // what can be approved now, before what something else has to be done for
-		if p.State == converge.PlanReady && p.Approval != "" {
-			return []string{"mcpx plan show " + p.ID}
-		}
-	}
-	for _, p := range out.Plans {
-		if p.State == converge.PlanReady {
-			return []string{"mcpx plan show " + p.ID}
-		}
+	if p, ok := nextReady(out.Plans); ok {
+		return []string{"mcpx plan show " + p.ID}
 	}
 	if len(out.Plans) > 0 {
 		return []string{"mcpx plan show " + out.Plans[0].ID}

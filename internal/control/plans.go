@@ -373,16 +373,26 @@ func (c *Control) Plans(ctx context.Context, in api.PlansQuery) (api.PlanPage, e
 			list.Before = plans[len(plans)-1].ID
 		}
 	})
-	for _, p := range page.Plans {
-		if p.State == converge.PlanReady {
-			page.Next = []string{"mcpx plan show " + p.ID}
-			break
-		}
+	if p, ok := nextReady(page.Plans); ok {
+		page.Next = []string{"mcpx plan show " + p.ID}
 	}
 	if len(page.Plans) == 0 {
 		page.Next = []string{"mcpx audit run"}
 	}
 	return page, err
+}
+
+// nextReady is the plan to look at first: what can be approved now comes before what something has to be done for.
+func nextReady(plans []api.PlanRow) (api.PlanRow, bool) {
+	ready := func(p api.PlanRow) bool { return p.State == converge.PlanReady }
+	i := slices.IndexFunc(plans, func(p api.PlanRow) bool { return ready(p) && p.Approval != "" })
+	if i < 0 {
+		i = slices.IndexFunc(plans, ready)
+	}
+	if i < 0 {
+		return api.PlanRow{}, false
+	}
+	return plans[i], true
 }
 
 // rows is how many rows a page may have.

@@ -160,7 +160,7 @@ func (h *health) servers(v Vitals) {
 	}
 	for _, s := range h.Servers {
 		if p, ok := catalog.Identify(s); ok && mounted[s.Name] && floats(p) {
-			h.tell("unpinned", WeightWarning, s.Name, "mcpx server edit "+s.Name, "name a version in its arguments", "what runs is decided by a registry at each start")
+			h.tell("unpinned", WeightWarning, s.Name, "mcpx server show "+s.Name, "name a version in its arguments, with `mcpx server edit`", "what runs is decided by a registry at each start")
 		}
 		var changed, hidden []string
 		for _, held := range v.Held[s.Name] {
