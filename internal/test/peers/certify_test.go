@@ -51,6 +51,20 @@ func TestCertify(t *testing.T) {
 	}
 }
 
+// TestCertifyOneThatWrites: an agent that writes its file anew whenever it runs gets its entries back, and its bytes when
+// it does not run in between.
+func TestCertifyOneThatWrites(t *testing.T) {
+	dir := t.TempDir()
+	wrapper := fmt.Sprintf("#!/bin/sh\n'%s' \"$@\"; code=$?\n[ \"$1\" = exec ] && echo '# one more run' >>\"$HOME/.codex/config.toml\"\nexit $code\n", modules(t, ".bin", "codex"))
+	if err := os.WriteFile(filepath.Join(dir, "codex"), []byte(wrapper), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	c, seen := certified(t, "codex", t.TempDir(), dir+string(os.PathListSeparator)+programs(t, false))
+	if c.Outcome != certify.Passed || c.Restored() != "entries, bytes" || c.Config.Used == c.Config.Applied {
+		t.Errorf("%s, %q, %+v\n%s", c.Outcome, c.Restored(), c.Config, seen)
+	}
+}
+
 // programs is a PATH with the agents. No install script ran, so two of them are called where their packages have them.
 func programs(t *testing.T, all bool) string {
 	system := runtime.GOOS + "-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
