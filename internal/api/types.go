@@ -179,6 +179,8 @@ type AddServer struct {
 type EditServer struct {
 	Name      string                      `json:"-" path:"server"`
 	Rename    *string                     `json:"rename,omitempty"`
+	Alias     []string                    `json:"alias,omitempty"`   // more names that reach it
+	Unalias   []string                    `json:"unalias,omitempty"` // names that reach it no more
 	Title     *string                     `json:"title,omitempty"`
 	Notes     *string                     `json:"notes,omitempty"`
 	Command   []string                    `json:"command,omitempty"` // the whole argv

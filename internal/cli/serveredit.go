@@ -21,6 +21,8 @@ var serverEdit = Command{
 		"mcpx server edit github --unset-env DEBUG -- uvx mcp-server-github@1.2.0",
 	Flags: append([]Flag{
 		{Name: "name", Kind: StringFlag, Value: "NEW", Usage: "give it the name NEW; its URL changes with it"},
+		{Name: "alias", Kind: StringsFlag, Value: "NAME", Usage: "reach it by NAME, too; may be repeated"},
+		{Name: "unset-alias", Kind: StringsFlag, Value: "NAME", Usage: "remove the alias NAME; may be repeated"},
 		{Name: "unset-env", Kind: StringsFlag, Value: "K", Usage: "remove the variable K; may be repeated"},
 		{Name: "unset-header", Kind: StringsFlag, Value: "K", Usage: "remove the header K; may be repeated"},
 		{Name: "notes", Kind: StringFlag, Usage: "notes for people"},
@@ -89,6 +91,7 @@ func changes(a Args) (api.EditServer, error) {
 		in.Command = absolute(a.Argv())
 	}
 	in.Rename, in.Title, in.Notes = given(a, "name"), given(a, "title"), given(a, "notes")
+	in.Alias, in.Unalias = a.Strings("alias"), a.Strings("unset-alias")
 	in.URL = given(a, "url")
 	if a.Given("cwd") {
 		cwd, err := directory(a.String("cwd"))

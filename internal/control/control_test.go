@@ -265,6 +265,32 @@ func TestAddRefused(t *testing.T) {
 	}
 }
 
+func TestEditAliases(t *testing.T) {
+	b, ctx := newBench(t)
+	b.add(ctx, t, stdio("fs", "npx", "a"))
+	b.add(ctx, t, stdio("other", "x"))
+	got, err := b.EditServer(ctx, api.EditServer{Name: "fs", Alias: []string{"files", "disk", "files"}})
+	if err != nil || !slices.Equal(got.Aliases, []string{"files", "disk"}) {
+		t.Fatalf("aliases %v, error %v", got.Aliases, err)
+	}
+	if got, err = b.EditServer(ctx, api.EditServer{Name: "disk", Unalias: []string{"files"}}); err != nil || !slices.Equal(got.Aliases, []string{"disk"}) {
+		t.Errorf("one taken back: %v, error %v", got.Aliases, err)
+	}
+	for _, c := range []struct {
+		in   api.EditServer
+		code string
+	}{
+		{api.EditServer{Name: "fs", Alias: []string{"other"}}, "server-exists"},
+		{api.EditServer{Name: "other", Alias: []string{"disk"}}, "server-exists"},
+		{api.EditServer{Name: "fs", Alias: []string{"a b"}}, "server-name"},
+		{api.EditServer{Name: "fs", Unalias: []string{"dsk"}}, "alias-unknown"},
+	} {
+		if _, err := b.EditServer(ctx, c.in); fault.From(err) == nil || fault.From(err).Code != c.code {
+			t.Errorf("%+v: %v, want %s", c.in, err, c.code)
+		}
+	}
+}
+
 func TestEdit(t *testing.T) {
 	b, ctx := newBench(t)
 	s := stdio("fs", "npx", "a")

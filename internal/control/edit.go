@@ -101,6 +101,9 @@ func (c *Control) effect(old, changed catalog.Server) *api.EditEffect {
 // edited is the entry with the changes of in.
 func edited(s catalog.Server, in api.EditServer) (catalog.Server, error) {
 	set(&s.Name, in.Rename)
+	if err := aliased(&s, in); err != nil {
+		return s, err
+	}
 	set(&s.Title, in.Title)
 	set(&s.Notes, in.Notes)
 	set(&s.Protocol, in.Protocol)
@@ -131,6 +134,29 @@ func edited(s catalog.Server, in api.EditServer) (catalog.Server, error) {
 		s.HTTP, s.Stdio = editedHTTP(s.HTTP, in), nil
 	}
 	return s, nil
+}
+
+// aliased changes the other names of a copy.
+func aliased(s *catalog.Server, in api.EditServer) error {
+	names := slices.Clone(s.Aliases)
+	for _, name := range in.Unalias {
+		i := slices.Index(names, name)
+		if i < 0 {
+			f := fault.New(fault.NotFound, "alias-unknown").Saying("%s has no alias %s", s.Name, name)
+			if near := catalog.Nearest(name, names); near != "" {
+				return f.Hinting("did you mean %s?", near)
+			}
+			return f.Hinting("`mcpx server show %s` shows what it has", s.Name)
+		}
+		names = slices.Delete(names, i, i+1)
+	}
+	for _, name := range in.Alias {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	s.Aliases = names
+	return nil
 }
 
 // bound fails when a change takes away what the entry does not have: the name is misspelled.
