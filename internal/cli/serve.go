@@ -89,6 +89,7 @@ func (e *Env) daemonConfig(a Args, detached bool) (daemon.Config, error) {
 // untilStopped lets the daemon run until a signal or a caller of the API ends it. With children the servers end too, also
 // when a caller did not ask for it. After a hand-over to another process it stays as long as somebody needs this one.
 func (e *Env) untilStopped(ctx context.Context, d *daemon.Daemon, children bool) error {
+	e.notify("READY=1") // it listens; a unit of Type=notify has started now
 	asked := false
 	defer func() {
 		if asked && d.About().Up {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpx/internal/converge"
 	"mcpx/internal/test/fakemcp"
 	"mcpx/internal/test/rig"
 )
@@ -141,10 +142,11 @@ func inUnit(t *testing.T) {
 		state, _ := exec.Command("systemctl", "--user", "is-system-running").Output()
 		return strings.HasPrefix(string(state), "running") || strings.HasPrefix(string(state), "degraded")
 	})
-	template, err := os.ReadFile(filepath.Join(rig.Root(t), "contrib", "mcpx.service"))
+	shipped, err := converge.InstallService(converge.Service{Manager: converge.Systemd, Program: "/opt/mcpx", Home: config})
 	if err != nil {
 		t.Fatal(err)
 	}
+	template := shipped.Files[0].Steps[0].Content
 	for _, c := range []struct {
 		name     string
 		killMode string
@@ -159,12 +161,12 @@ func inUnit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := rig.New(t)
-			unit := strings.Replace(string(template), "KillMode=process", "KillMode="+c.killMode, 1)
+			unit := strings.Replace(template, "KillMode=process", "KillMode="+c.killMode, 1)
 			exe := "ExecStart=" + g.Binary + " serve --listen " + g.Addr
 			for _, kv := range g.Environ("PATH=" + c.path) {
 				exe += "\nEnvironment=" + kv
 			}
-			unit = strings.Replace(unit, "ExecStart=%h/go/bin/mcpx serve", exe, 1)
+			unit = strings.Replace(unit, "ExecStart=/opt/mcpx serve", exe, 1)
 			if !strings.Contains(unit, g.Addr) || !strings.Contains(unit, "\nKillMode="+c.killMode+"\n") {
 				t.Fatalf("the template is another one than this test knows:\n%s", unit)
 			}
