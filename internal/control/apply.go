@@ -357,17 +357,9 @@ func (c *Control) RecoverApplies(ctx context.Context) error {
 	defer c.files.Unlock()
 	var open []converge.Receipt
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-		list := converge.ListReceipts{State: converge.ReceiptApplying}
-		for {
-			page, err := r.Receipts(ctx, list)
-			if err != nil {
-				return err
-			}
-			if open = append(open, page...); len(page) < list.PageLimit() {
-				return nil
-			}
-			list.Before = page[len(page)-1].ID
-		}
+		var err error
+		open, err = every(eachReceipt(ctx, r, converge.ListReceipts{State: converge.ReceiptApplying}))
+		return err
 	})
 	if err != nil {
 		return err

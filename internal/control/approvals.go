@@ -32,27 +32,21 @@ func (c *Control) Approvals(ctx context.Context, in api.ApprovalsQuery) (api.App
 			}
 			list.After = a.ID
 		}
-		for {
-			all, err := r.Approvals(ctx, list)
+		for a, err := range eachApproval(ctx, r, list) {
 			if err != nil {
 				return err
 			}
-			for _, a := range all {
-				a, _ = approval.Expire(a, c.cfg.Now()) // what is over is shown as over, whether it was written down or not
-				if !wants(a) {
-					continue
-				}
-				if len(page.Approvals) == limit {
-					page.More = true
-					return nil
-				}
-				page.Approvals = append(page.Approvals, a)
+			a, _ = approval.Expire(a, c.cfg.Now()) // what is over is shown as over, whether it was written down or not
+			if !wants(a) {
+				continue
 			}
-			if len(all) < list.PageLimit() {
+			if len(page.Approvals) == limit {
+				page.More = true
 				return nil
 			}
-			list.After = all[len(all)-1].ID
+			page.Approvals = append(page.Approvals, a)
 		}
+		return nil
 	})
 	for _, a := range page.Approvals {
 		switch a.State {
@@ -251,7 +245,7 @@ func (c *Control) Agents(ctx context.Context, in api.ConfigQuery) (api.Agents, e
 		if records, err = r.AgentRecords(ctx); err != nil {
 			return err
 		}
-		ready, err := plansOf(ctx, r, converge.ListPlans{State: converge.PlanReady})
+		ready, err := every(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady}))
 		for _, p := range ready {
 			plans[p.Agent]++
 		}

@@ -152,14 +152,14 @@ func (c *Control) learn(ctx context.Context, r store.Reader, k *known) error {
 		return err
 	}
 	for _, state := range openStates {
-		plans, err := plansOf(ctx, r, converge.ListPlans{State: state})
+		plans, err := every(eachPlan(ctx, r, converge.ListPlans{State: state}))
 		if err != nil {
 			return err
 		}
 		k.open = append(k.open, plans...)
 	}
 	for _, state := range []approval.State{approval.Pending, approval.Approved} {
-		all, err := approvalsOf(ctx, r, approval.ListApprovals{State: state})
+		all, err := every(eachApproval(ctx, r, approval.ListApprovals{State: state}))
 		if err != nil {
 			return err
 		}
@@ -194,58 +194,19 @@ var openStates = []converge.PlanState{converge.PlanReady, converge.PlanErrored, 
 
 func isOpen(p converge.Plan) bool { return slices.Contains(openStates, p.State) }
 
-// plansOf reads every plan that fits, the newest first.
-func plansOf(ctx context.Context, r converge.Reader, p converge.ListPlans) ([]converge.Plan, error) {
-	var all []converge.Plan
-	for {
-		page, err := r.Plans(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if len(page) < p.PageLimit() {
-			return all, nil
-		}
-		p.Before = page[len(page)-1].ID
-	}
-}
-
-// approvalsOf reads every approval that fits, in order.
-func approvalsOf(ctx context.Context, r approval.Reader, p approval.ListApprovals) ([]approval.Approval, error) {
-	var all []approval.Approval
-	for {
-		page, err := r.Approvals(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if len(page) < p.PageLimit() {
-			return all, nil
-		}
-		p.After = page[len(page)-1].ID
-	}
-}
-
 // receiptsSince reads the receipts that began after a moment, the newest first.
 func receiptsSince(ctx context.Context, r converge.Reader, since time.Time) ([]converge.Receipt, error) {
 	var all []converge.Receipt
-	var p converge.ListReceipts
-	for {
-		page, err := r.Receipts(ctx, p)
+	for one, err := range eachReceipt(ctx, r, converge.ListReceipts{}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range page {
-			if one.Started.Before(since) {
-				return all, nil
-			}
-			all = append(all, one)
+		if one.Started.Before(since) {
+			break
 		}
-		if len(page) < p.PageLimit() {
-			return all, nil
-		}
-		p.Before = page[len(page)-1].ID
+		all = append(all, one)
 	}
+	return all, nil
 }
 
 func namesOf(servers []catalog.Server) map[string]bool {

@@ -547,15 +547,7 @@ func (c *Control) BindCredentials(ctx context.Context, in api.BindCredentials) (
 		if err := valid(changed); err != nil {
 			return err
 		}
-		if err := namesKnown(ctx, tx, changed); err != nil {
-			return err
-		}
-		effect = c.effect(old, changed)
-		changed = typed(old, changed, changed.Updated)
-		if err := tx.PutServer(ctx, catalog.PutServer{Server: changed}); err != nil {
-			return err
-		}
-		if err := c.tell(ctx, tx, event.CatalogChanged, event.Refs{event.RefServer: changed.ID}, "the entry of "+changed.Name+" was changed", outline(old, changed)); err != nil {
+		if effect, err = c.putEdited(ctx, tx, old, changed); err != nil {
 			return err
 		}
 		body := map[string][]string{"variables": slices.Sorted(maps.Keys(in.Variables)), "headers": slices.Sorted(maps.Keys(in.Headers))}

@@ -52,18 +52,12 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 	}
 	// The edit is made again on what is stored now: another edit may have come in between.
 	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
-		if err := edit(tx); err != nil {
+		err := edit(tx)
+		if err != nil {
 			return err
 		}
-		if err := namesKnown(ctx, tx, changed); err != nil {
-			return err
-		}
-		effect = c.effect(old, changed)
-		changed = typed(old, changed, changed.Updated)
-		if err := tx.PutServer(ctx, catalog.PutServer{Server: changed}); err != nil {
-			return err
-		}
-		return c.tell(ctx, tx, event.CatalogChanged, event.Refs{event.RefServer: changed.ID}, "the entry of "+changed.Name+" was changed", outline(old, changed))
+		effect, err = c.putEdited(ctx, tx, old, changed)
+		return err
 	})
 	if err != nil {
 		return api.Server{}, err
@@ -74,6 +68,19 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 	s, err := c.after(ctx, changed.Name)
 	s.Effect = effect
 	return s, err
+}
+
+// putEdited stores the entry that an edit by a person made of old, and tells of it.
+func (c *Control) putEdited(ctx context.Context, tx store.Tx, old, changed catalog.Server) (*api.EditEffect, error) {
+	if err := namesKnown(ctx, tx, changed); err != nil {
+		return nil, err
+	}
+	effect := c.effect(old, changed)
+	changed = typed(old, changed, changed.Updated)
+	if err := tx.PutServer(ctx, catalog.PutServer{Server: changed}); err != nil {
+		return nil, err
+	}
+	return effect, c.tell(ctx, tx, event.CatalogChanged, event.Refs{event.RefServer: changed.ID}, "the entry of "+changed.Name+" was changed", outline(old, changed))
 }
 
 // effect says what becomes of what runs now when old becomes changed.

@@ -62,7 +62,7 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 			return err
 		}
 		w.Staged = converge.StagedFrom(candidates)
-		if v.Plans, err = plansOf(ctx, r, converge.ListPlans{State: converge.PlanReady}); err != nil {
+		if v.Plans, err = every(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady})); err != nil {
 			return err
 		}
 		tokens, err := auth.AllTokens(ctx, r, "")

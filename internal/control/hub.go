@@ -120,30 +120,24 @@ func (c *Control) HubPlans(ctx context.Context, in api.HubPlansQuery) (api.HubPl
 			}
 			list.Before = p.ID
 		}
-		for {
-			page, err := r.Plans(ctx, list)
+		for p, err := range eachPlan(ctx, r, list) {
 			if err != nil {
 				return err
 			}
-			for _, p := range page {
-				if in.State == "" && !isOpen(p) {
-					continue
-				}
-				if len(out.Plans) == limit {
-					out.Cursor = out.Plans[limit-1].ID
-					return nil
-				}
-				one, err := c.hubPlan(ctx, r, p)
-				if err != nil {
-					return err
-				}
-				out.Plans = append(out.Plans, one)
+			if in.State == "" && !isOpen(p) {
+				continue
 			}
-			if len(page) < list.PageLimit() {
+			if len(out.Plans) == limit {
+				out.Cursor = out.Plans[limit-1].ID
 				return nil
 			}
-			list.Before = page[len(page)-1].ID
+			one, err := c.hubPlan(ctx, r, p)
+			if err != nil {
+				return err
+			}
+			out.Plans = append(out.Plans, one)
 		}
+		return nil
 	})
 	return out, err
 }

@@ -90,7 +90,7 @@ func (c *Control) eligible(ctx context.Context, rows []api.PlanRow, tried map[st
 // stillAuto says whether what the policy allowed when the plan was made is still so: the level of the agent and the
 // certificate of its client are no part of what makes a plan stale. A no of a person counts for more than the policy.
 func (c *Control) stillAuto(ctx context.Context, r store.Reader, p converge.Plan) (bool, error) {
-	earlier, err := approvalsOf(ctx, r, approval.ListApprovals{About: p.ID})
+	earlier, err := every(eachApproval(ctx, r, approval.ListApprovals{About: p.ID}))
 	if err != nil {
 		return false, err
 	}

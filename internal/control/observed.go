@@ -16,11 +16,7 @@ type place struct{ agent, path string }
 // keep stores what was seen and what is wrong with it where that differs from what was known, and tells of it. An
 // observation that equals the last one writes nothing.
 func (c *Control) keep(ctx context.Context, tx store.Tx, w converge.World) error {
-	entries, before := map[place][]converge.Entry{}, map[place]converge.FileRecord{}
-	for _, f := range w.Findings {
-		at := place{f.Agent, f.File}
-		entries[at] = append(entries[at], f.Entry)
-	}
+	before := map[place]converge.FileRecord{}
 	for _, r := range w.Records {
 		before[place{r.File.Agent, r.File.Path}] = r
 	}
@@ -29,13 +25,9 @@ func (c *Control) keep(ctx context.Context, tx store.Tx, w converge.World) error
 	for _, t := range troubles {
 		told[place{t.Agent, t.Path}] = append(told[place{t.Agent, t.Path}], t)
 	}
-	for _, f := range w.Files {
-		at := place{f.Agent, f.Path}
+	for _, next := range converge.Records(w, troubles) {
+		at := place{next.File.Agent, next.File.Path}
 		old, there := before[at]
-		if !there && f.State == converge.FileAbsent && len(told[at]) == 0 {
-			continue // it was never there: nothing to keep
-		}
-		next := converge.Record(old, f, entries[at], told[at], w.Now)
 		if there && next.Same(old) {
 			continue
 		}

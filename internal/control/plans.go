@@ -89,7 +89,7 @@ func storedPlans(ctx context.Context, r converge.Reader, made []converge.Plan) (
 	var stored []converge.Plan
 	seen := map[string]bool{}
 	for _, state := range []converge.PlanState{converge.PlanReady, converge.PlanErrored} {
-		open, err := plansOf(ctx, r, converge.ListPlans{State: state})
+		open, err := every(eachPlan(ctx, r, converge.ListPlans{State: state}))
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func (c *Control) tellMade(ctx context.Context, tx store.Tx, p converge.Plan) er
 
 // revoke ends every approval about a plan that still counts.
 func (c *Control) revoke(ctx context.Context, tx store.Tx, about, why string) error {
-	all, err := approvalsOf(ctx, tx, approval.ListApprovals{About: about})
+	all, err := every(eachApproval(ctx, tx, approval.ListApprovals{About: about}))
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (c *Control) revoke(ctx context.Context, tx store.Tx, about, why string) er
 // expire ends the approvals whose time is over.
 func (c *Control) expire(ctx context.Context, tx store.Tx) error {
 	for _, state := range []approval.State{approval.Pending, approval.Approved} {
-		all, err := approvalsOf(ctx, tx, approval.ListApprovals{State: state})
+		all, err := every(eachApproval(ctx, tx, approval.ListApprovals{State: state}))
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (c *Control) ask(ctx context.Context, tx store.Tx, p converge.Plan) (conver
 			return p, err
 		}
 	}
-	earlier, err := approvalsOf(ctx, tx, approval.ListApprovals{About: p.ID})
+	earlier, err := every(eachApproval(ctx, tx, approval.ListApprovals{About: p.ID}))
 	if err != nil {
 		return p, err
 	}
@@ -348,30 +348,24 @@ func (c *Control) Plans(ctx context.Context, in api.PlansQuery) (api.PlanPage, e
 			}
 			list.Before = p.ID
 		}
-		for {
-			plans, err := r.Plans(ctx, list)
+		for p, err := range eachPlan(ctx, r, list) {
 			if err != nil {
 				return err
 			}
-			for _, p := range plans {
-				if !wants(p) {
-					continue
-				}
-				if len(page.Plans) == limit {
-					page.More = true
-					return nil
-				}
-				row, err := c.row(ctx, r, p)
-				if err != nil {
-					return err
-				}
-				page.Plans = append(page.Plans, row)
+			if !wants(p) {
+				continue
 			}
-			if len(plans) < list.PageLimit() {
+			if len(page.Plans) == limit {
+				page.More = true
 				return nil
 			}
-			list.Before = plans[len(plans)-1].ID
+			row, err := c.row(ctx, r, p)
+			if err != nil {
+				return err
+			}
+			page.Plans = append(page.Plans, row)
 		}
+		return nil
 	})
 	if p, ok := nextReady(page.Plans); ok {
 		page.Next = []string{"mcpx plan show " + p.ID}
@@ -501,22 +495,18 @@ func (c *Control) Receipts(ctx context.Context, in api.ReceiptsQuery) (api.Recei
 			}
 			list.Before = one.ID
 		}
-		for len(page.Receipts) <= limit {
-			all, err := r.Receipts(ctx, list)
+		for one, err := range eachReceipt(ctx, r, list) {
 			if err != nil {
 				return err
 			}
-			page.Receipts = append(page.Receipts, all...)
-			if len(all) < list.PageLimit() {
-				break
+			if len(page.Receipts) == limit {
+				page.More = true
+				return nil
 			}
-			list.Before = all[len(all)-1].ID
+			page.Receipts = append(page.Receipts, one)
 		}
 		return nil
 	})
-	if len(page.Receipts) > limit {
-		page.Receipts, page.More = page.Receipts[:limit], true
-	}
 	for _, one := range page.Receipts {
 		if one.State == converge.ReceiptApplied {
 			page.Next = []string{"mcpx rollback " + one.ID}

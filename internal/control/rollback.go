@@ -47,13 +47,19 @@ func (c *Control) RollBack(ctx context.Context, in api.RollBack) (api.PlanView, 
 	if err != nil {
 		return api.PlanView{}, err
 	}
-	plan, differs, err := c.sealed(ctx, w, proposal)
+	return c.propose(ctx, w, proposal, fault.New(fault.Conflict, "rollback-done").Saying("the files are as they were before %s already", receipt.ID).
+		Hinting("see `mcpx plan show %s`", original.ID))
+}
+
+// propose makes the plan of one proposal that was asked for; done is the error when there is nothing to change. The
+// caller holds files.
+func (c *Control) propose(ctx context.Context, w converge.World, p converge.Proposal, done *fault.Error) (api.PlanView, error) {
+	plan, differs, err := c.sealed(ctx, w, p)
 	if err != nil {
 		return api.PlanView{}, err
 	}
 	if !differs {
-		return api.PlanView{}, fault.New(fault.Conflict, "rollback-done").Saying("the files are as they were before %s already", receipt.ID).
-			Hinting("see `mcpx plan show %s`", original.ID)
+		return api.PlanView{}, done
 	}
 	var view api.PlanView
 	err = c.write(ctx, func(tx store.Tx) error {

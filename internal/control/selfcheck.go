@@ -102,7 +102,7 @@ func (c *Control) checkAgent(ctx context.Context, agent string, w converge.World
 			return err
 		}
 		live, out.Control.Token = auth.Current(tokens, agent, c.cfg.Now())
-		plans, err := plansOf(ctx, r, converge.ListPlans{State: converge.PlanReady, Agent: agent})
+		plans, err := every(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady, Agent: agent}))
 		out.Plans = len(plans)
 		return err
 	})

@@ -42,21 +42,8 @@ func (c *Control) InstallService(ctx context.Context, in api.InstallService) (ap
 	if err != nil {
 		return api.PlanView{}, err
 	}
-	plan, differs, err := c.sealed(ctx, w, proposal)
-	if err != nil {
-		return api.PlanView{}, err
-	}
-	if !differs {
-		return api.PlanView{}, fault.New(fault.Conflict, "service-installed").Saying("%s is as it should be already", s.Path()).
-			Hinting("`mcpx daemon install-user-service --remove` takes it back")
-	}
-	var view api.PlanView
-	err = c.write(ctx, func(tx store.Tx) error {
-		view, err = c.offer(ctx, tx, plan)
-		return err
-	})
-	view.Operation = api.OperationOf(ctx)
-	return view, err
+	return c.propose(ctx, w, proposal, fault.New(fault.Conflict, "service-installed").Saying("%s is as it should be already", s.Path()).
+		Hinting("`mcpx daemon install-user-service --remove` takes it back"))
 }
 
 // serviceWorld is all that a plan for a file of no agent depends on.
@@ -77,14 +64,16 @@ func (c *Control) serviceWorld(ctx context.Context, s converge.Service) (converg
 func (c *Control) removeService(ctx context.Context, s converge.Service) (api.PlanView, error) {
 	var found string
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-		page, err := r.Receipts(ctx, converge.ListReceipts{State: converge.ReceiptApplied})
-		for _, receipt := range page {
+		for receipt, err := range eachReceipt(ctx, r, converge.ListReceipts{State: converge.ReceiptApplied}) {
+			if err != nil {
+				return err
+			}
 			if receipt.Kind == converge.PlanService && len(receipt.Files) == 1 && receipt.Files[0].Path == s.Path() {
 				found = receipt.ID
-				break
+				return nil
 			}
 		}
-		return err
+		return nil
 	})
 	switch {
 	case err != nil:
