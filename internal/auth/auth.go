@@ -60,9 +60,6 @@ func Allows(have []Scope, need Scope) bool {
 	return strings.HasPrefix(string(need), string(ServersUse)+":") && slices.Contains(have, ServersUse)
 }
 
-// Server is the scope that the use of one server needs.
-func Server(name string) Scope { return ServersUse + ":" + Scope(name) }
-
 // Named are the servers that the scopes allow one by one.
 func Named(scopes []Scope) []string {
 	var names []string

@@ -11,11 +11,6 @@ func ParseSharing(s string) (Sharing, error) {
 	return parse("sharing", s, ShareSession, ShareAgent, ShareWorkspace, ShareAccount, ShareGlobal, ShareNone)
 }
 
-// ParseRisk reads a class of risk as a person writes it.
-func ParseRisk(s string) (Risk, error) {
-	return parse("risk", s, RiskLow, RiskNormal, RiskHigh, RiskUnknown)
-}
-
 // CwdPolicies are the words for the directory of a program.
 var CwdPolicies = []string{string(CwdNone), string(CwdHome), string(CwdFixed), string(CwdWorkspace)}
 

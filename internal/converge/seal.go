@@ -23,11 +23,6 @@ type Sealer struct{ world *view }
 // NewSealer reads the world once.
 func NewSealer(w World) *Sealer { return &Sealer{look(w)} }
 
-// Seal makes one plan, see Sealer.Seal.
-func Seal(p Proposal, changes []Change, problems []Problem, w World) (Plan, bool) {
-	return NewSealer(w).Seal(p, changes, problems)
-}
-
 // Seal makes the plan of a proposal whose bytes are known: the same proposal, changes and world give the same id, byte
 // for byte. problems are those of drafting. False: the files are as they should be already.
 func (s *Sealer) Seal(p Proposal, changes []Change, problems []Problem) (Plan, bool) {
