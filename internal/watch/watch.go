@@ -34,6 +34,9 @@ const (
 	maxFiles = 4096
 	// maxLinks bounds a chain of symbolic links, as the system does.
 	maxLinks = 40
+	// maxRounds bounds how often directories are looked at again that appear while they are about to be watched: each round
+	// is one level deeper, unless somebody makes and removes them all the time, and then the next notification goes on.
+	maxRounds = 64
 )
 
 // Config is what a Watcher needs.
@@ -46,7 +49,8 @@ type Config struct {
 type Watcher struct {
 	cfg     Config
 	notify  *fsnotify.Watcher // nil: there is no notification
-	partial bool              // notification does not reach all files
+	add     func(dir string) error
+	partial bool // notification does not reach all files
 	files   map[string]*file
 	touches map[string][]string // path of which a notification is of interest -> files
 	rescan  time.Duration
@@ -83,7 +87,7 @@ func New(c Config) *Watcher {
 }
 
 func newWatcher(c Config, notify *fsnotify.Watcher) *Watcher {
-	w := &Watcher{cfg: c, notify: notify, files: map[string]*file{}, rescan: rescanEvery, poll: pollEvery}
+	w := &Watcher{cfg: c, notify: notify, add: notify.Add, files: map[string]*file{}, rescan: rescanEvery, poll: pollEvery}
 	w.arm()
 	for path, f := range w.files {
 		f.seen = read(path, content{})
@@ -233,8 +237,7 @@ func (w *Watcher) arm() {
 		paths = paths[:maxFiles]
 	}
 	old := w.files
-	w.files, w.touches = map[string]*file{}, map[string][]string{}
-	want := map[string]bool{}
+	w.files = map[string]*file{}
 	for _, path := range paths {
 		path = filepath.Clean(path)
 		if w.files[path] != nil {
@@ -243,9 +246,18 @@ func (w *Watcher) arm() {
 		if w.files[path] = old[path]; w.files[path] == nil {
 			w.files[path] = &file{seen: content{sum: absent}}
 		}
-		w.reach(path, want)
 	}
-	w.watch(want)
+	// What was made in a directory before it was watched is told by nobody: after each new watch it is looked at again.
+	for range maxRounds {
+		w.touches = map[string][]string{}
+		want := map[string]bool{}
+		for path := range w.files {
+			w.reach(path, want)
+		}
+		if !w.watch(want) {
+			return
+		}
+	}
 }
 
 // reach adds what leads to a file: each link of the chain, and the directory of each, or the nearest one that is there.
@@ -273,10 +285,11 @@ func (w *Watcher) reach(path string, want map[string]bool) {
 	}
 }
 
-// watch makes the watched directories those that are wanted. Some may be refused: then the files are polled.
-func (w *Watcher) watch(want map[string]bool) {
+// watch makes the watched directories those that are wanted, and says whether one is new. Some may be refused: then the
+// files are polled.
+func (w *Watcher) watch(want map[string]bool) (added bool) {
 	if w.notify == nil {
-		return
+		return false
 	}
 	have := map[string]bool{}
 	for _, dir := range w.notify.WatchList() {
@@ -291,13 +304,14 @@ func (w *Watcher) watch(want map[string]bool) {
 		if have[dir] {
 			continue
 		}
-		if len(have) >= maxDirs || w.notify.Add(dir) != nil {
+		if len(have) >= maxDirs || w.add(dir) != nil {
 			w.partial = true
 			continue
 		}
-		have[dir] = true
+		have[dir], added = true, true
 	}
 	if w.partial && !was {
 		w.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "not every directory of agents can be watched: their files are polled")
 	}
+	return added
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -138,6 +139,33 @@ func TestLaterDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, hints, path)
+	}
+}
+
+// TestMadeBeforeItIsWatched: a directory that appears between the look at its parent and the watch on it is found.
+func TestMadeBeforeItIsWatched(t *testing.T) {
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Skipf("skip: no notification here: %v", err)
+	}
+	defer notify.Close()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a", "b", "c", "file")
+	w := newWatcher(Config{Files: func() []string { return []string{path} }, Log: slog.New(slog.DiscardHandler)}, notify)
+	w.add = func(at string) error { // whoever makes the directories is always one step ahead
+		if deeper, ok := map[string]string{filepath.Join(dir, "a"): "b", filepath.Join(dir, "a", "b"): "c"}[at]; ok {
+			if err := os.Mkdir(filepath.Join(at, deeper), 0o700); err != nil {
+				t.Error(err)
+			}
+		}
+		return notify.Add(at)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.arm()
+	if at := filepath.Dir(path); !slices.Contains(notify.WatchList(), at) {
+		t.Errorf("%s is not watched, but %v", at, notify.WatchList())
 	}
 }
 
