@@ -22,8 +22,8 @@ func TestEach(t *testing.T) {
 		}
 	}
 	reads = 0
-	for row := range each(2, read) {
-		if row == 2 {
+	for row, err := range each(2, read) {
+		if err != nil || row == 2 {
 			break
 		}
 	}
