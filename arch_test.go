@@ -2,13 +2,16 @@ package main
 
 import (
 	"go/ast"
+	"go/constant"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +20,7 @@ import (
 // layers is the table of docs: a package imports only packages with a smaller number. Packages appear in the tree as
 // they get content; one that is not listed here fails TestArchitecture, so that its place is decided, not found.
 var layers = map[string]int{
-	"internal/fault": 0, "internal/id": 0, "internal/key": 0, "internal/crash": 0,
+	"internal/fault": 0, "internal/id": 0, "internal/key": 0, "internal/crash": 0, "internal/lazyregexp": 0,
 	"internal/rpc": 1, "internal/auth": 1, "internal/event": 1,
 	"internal/catalog": 2, "internal/operation": 2, "internal/policy": 2, "internal/approval": 2,
 	"internal/era": 3, "internal/supervise": 3, "internal/converge": 3, "internal/workspace": 3,
@@ -69,6 +72,7 @@ func TestArchitecture(t *testing.T) {
 		if isTest {
 			continue
 		}
+		pkg.checkPatterns(t)
 		for imported, at := range pkg.imports {
 			switch to, known := layers[imported]; {
 			case strings.HasPrefix(imported, testTree+"/"):
@@ -176,6 +180,43 @@ func (p *goPackage) checkNoInit(t *testing.T) {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
 				t.Errorf("%s: func init: construct it where it is used", p.position(f))
 			}
+		}
+	}
+}
+
+// checkPatterns wants every pattern of a package variable to be compiled when it is first used, because every supervisor
+// would pay for it, and to compile.
+func (p *goPackage) checkPatterns(t *testing.T) {
+	t.Helper()
+	for _, file := range p.product {
+		for _, decl := range file.Decls {
+			vars, ok := decl.(*ast.GenDecl)
+			if !ok || vars.Tok != token.VAR {
+				continue
+			}
+			ast.Inspect(vars, func(n ast.Node) bool {
+				if _, later := n.(*ast.FuncLit); later {
+					return false
+				}
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				switch fun := types.ExprString(call.Fun); {
+				case fun == "regexp.MustCompile":
+					t.Errorf("%s: compiled at the start of every process: lazyregexp.New", p.position(call))
+				case fun == "lazyregexp.New":
+					value, err := types.Eval(p.fset, nil, token.NoPos, types.ExprString(call.Args[0]))
+					if err != nil || value.Value == nil {
+						t.Errorf("%s: the pattern is no constant text: %v", p.position(call), err)
+						return true
+					}
+					if _, err := regexp.Compile(constant.StringVal(value.Value)); err != nil {
+						t.Errorf("%s: %v", p.position(call), err)
+					}
+				}
+				return true
+			})
 		}
 	}
 }

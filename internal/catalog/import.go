@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/lazyregexp"
 )
 
 // Imported is the result for one entry of an imported file: a server that Validate accepts, or the reason why not.
@@ -336,10 +336,10 @@ func (e *entryReader) http(s *Server, r rawEntry, url string) error {
 	return nil
 }
 
-var notName = regexp.MustCompile(`[^A-Z0-9]+`)
+var notName = lazyregexp.New(`[^A-Z0-9]+`)
 
 func variableName(s string) string {
-	name := strings.Trim(notName.ReplaceAllString(strings.ToUpper(s), "_"), "_")
+	name := strings.Trim(notName().ReplaceAllString(strings.ToUpper(s), "_"), "_")
 	if name == "" || isDigit(name[0]) {
 		return "MCP_" + name
 	}
@@ -364,7 +364,7 @@ func (e *entryReader) stdio(s *Server, r rawEntry) error {
 	if err := e.split(s.Stdio); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(append([]string{s.Stdio.Command, s.Stdio.Cwd}, s.Stdio.Args...), braced.MatchString) {
+	if slices.ContainsFunc(append([]string{s.Stdio.Command, s.Stdio.Cwd}, s.Stdio.Args...), braced().MatchString) {
 		return e.bad("import-template", "command, cwd or an argument holds a variable").
 			Hinting("write the value out; a secret belongs into env, where a reference can stand for it")
 	}
@@ -413,10 +413,10 @@ func (e *entryReader) split(b *Stdio) error {
 
 // braced are the references that every agent but Codex and Cline expands everywhere. A bare $V is left alone: outside
 // of Gemini it is plain text.
-var braced = regexp.MustCompile(`\$\{[^}]*\}|\{(env|file):[^}]*\}`)
+var braced = lazyregexp.New(`\$\{[^}]*\}|\{(env|file):[^}]*\}`)
 
 // wholeRef are the spellings of one reference; the groups are secret, variable, default, variable, variable and file.
-var wholeRef = regexp.MustCompile(`\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}|\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|\$([A-Za-z_][A-Za-z0-9_]*)|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\{file:([^}]+)\}`)
+var wholeRef = lazyregexp.New(`\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}|\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|\$([A-Za-z_][A-Za-z0-9_]*)|\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\{file:([^}]+)\}`)
 
 // binding turns a value of the file into a binding: references are kept as references, plain values as literals, and
 // what looks like a secret is replaced by a reference to a variable that the person has to set.
@@ -435,7 +435,7 @@ func (e *entryReader) binding(what, name, variable, value string) (Binding, erro
 	// How a value reaches the daemon is not obvious: it has the environment of whoever started it.
 	e.note("value-not-imported", "%s looks like a secret, so its value stays where it is. The server gets it from the variable %s of the daemon: "+
 		"set that where you run `mcpx daemon start` or `restart`%s", what, variable, e.elsewhere(variable, what))
-	if m := scheme.FindStringSubmatch(value); m != nil {
+	if m := scheme().FindStringSubmatch(value); m != nil {
 		return Binding{Template: m[1] + " {" + ref + "}"}, nil
 	}
 	return Binding{Ref: ref}, nil
@@ -444,7 +444,7 @@ func (e *entryReader) binding(what, name, variable, value string) (Binding, erro
 // unbound says how a value that stayed behind is given.
 func (e *entryReader) unbound(what, name, variable, value string) string {
 	ref := name + "=env:" + variableName(variable)
-	if m := scheme.FindStringSubmatch(value); m != nil { // Bearer, which is no secret
+	if m := scheme().FindStringSubmatch(value); m != nil { // Bearer, which is no secret
 		ref = fmt.Sprintf(`"%s=%s {env:%s}"`, name, m[1], variableName(variable))
 	}
 	return fmt.Sprintf("the value of %s stays where it is; say where the server gets it from: `mcpx catalog review %s --bind %s`",
@@ -463,7 +463,7 @@ func (e *entryReader) elsewhere(name, what string) string {
 func (e *entryReader) templated(what, value string) (Binding, error) {
 	var out strings.Builder
 	last, count, ref := 0, 0, ""
-	for _, m := range wholeRef.FindAllStringSubmatchIndex(value, -1) {
+	for _, m := range wholeRef().FindAllStringSubmatchIndex(value, -1) {
 		group := func(i int) string {
 			if m[2*i] < 0 {
 				return ""

@@ -1,9 +1,10 @@
 package catalog
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"mcpx/internal/lazyregexp"
 )
 
 // Options of launchers that take a value as the next argument. Every other option stands alone; one that is in neither
@@ -199,14 +200,14 @@ func pipx(args []string) Package {
 
 // extras are the optional parts of a package that a requirement asks for.
 func extras(spec string) []string {
-	m := pypiRequirement.FindStringSubmatch(spec)
+	m := pypiRequirement().FindStringSubmatch(spec)
 	if m == nil || m[2] == "" {
 		return nil
 	}
 	return []string{strings.ToLower(strings.ReplaceAll(m[2], " ", ""))}
 }
 
-var pypiRequirement = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*(.*)$`)
+var pypiRequirement = lazyregexp.New(`^([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*(.*)$`)
 
 // pypiSpec reads NAME[EXTRAS]==V, NAME@V as uvx writes it, NAME @ URL, a git or a local source.
 func pypiSpec(spec string) (kind PackageKind, name, version string) {
@@ -219,7 +220,7 @@ func pypiSpec(spec string) (kind PackageKind, name, version string) {
 	if strings.HasPrefix(spec, ".") || strings.HasPrefix(spec, "/") || strings.HasSuffix(spec, ".whl") {
 		return PackagePath, spec, ""
 	}
-	m := pypiRequirement.FindStringSubmatch(spec)
+	m := pypiRequirement().FindStringSubmatch(spec)
 	if m == nil {
 		return PackagePath, spec, ""
 	}
@@ -227,10 +228,10 @@ func pypiSpec(spec string) (kind PackageKind, name, version string) {
 	return PackagePyPI, pypiName(m[1]), strings.TrimSpace(version)
 }
 
-var pypiRun = regexp.MustCompile(`[-_.]+`)
+var pypiRun = lazyregexp.New(`[-_.]+`)
 
 // pypiName is the normalised name of the Python packaging rules.
-func pypiName(name string) string { return pypiRun.ReplaceAllString(strings.ToLower(name), "-") }
+func pypiName(name string) string { return pypiRun().ReplaceAllString(strings.ToLower(name), "-") }
 
 func uvRun(args []string) Package {
 	valued := slices.DeleteFunc(slices.Clone(uvValued), func(o string) bool { return o == "-m" })
@@ -254,9 +255,9 @@ func uvRun(args []string) Package {
 	return p
 }
 
-var pythonName = regexp.MustCompile(`^((python|pypy)[0-9.]*w?|pyw?)$`)
+var pythonName = lazyregexp.New(`^((python|pypy)[0-9.]*w?|pyw?)$`)
 
-func isPython(name string) bool { return pythonName.MatchString(name) }
+func isPython(name string) bool { return pythonName().MatchString(name) }
 
 func python(via string, args []string) Package {
 	var opts []option

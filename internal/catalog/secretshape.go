@@ -3,10 +3,11 @@ package catalog
 import (
 	"math"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
+
+	"mcpx/internal/lazyregexp"
 )
 
 // Redacted stands for a value that is not shown.
@@ -84,19 +85,19 @@ func splitWords(name string) []string {
 
 var (
 	// tokenPrefix are the public prefixes of providers' tokens, followed by enough of a body.
-	tokenPrefix = regexp.MustCompile(`^(sk-|sk_live_|sk_test_|rk_live_|ghp_|gho_|ghu_|ghs_|ghr_|github_pat_|glpat-|gldt-|xox[abeprs]-|xapp-|` +
+	tokenPrefix = lazyregexp.New(`^(sk-|sk_live_|sk_test_|rk_live_|ghp_|gho_|ghu_|ghs_|ghr_|github_pat_|glpat-|gldt-|xox[abeprs]-|xapp-|` +
 		`AKIA|ASIA|AIza|ya29\.|npm_|pypi-|dckr_pat_|hf_|shpat_|shpss_|SG\.|lin_api_|ntn_|secret_|figd_|sbp_|tvly-|fc-|pplx-|gsk_|xai-|` +
 		`dop_v1_|rubygems_|ATATT3|pat-na1-|AGE-SECRET-KEY-)[A-Za-z0-9_\-.=]{8,}$`)
-	jwt      = regexp.MustCompile(`^eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*$`)
-	uuidText = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-	opaque   = regexp.MustCompile(`^[A-Za-z0-9+/_=-]{24,}$`)
-	scheme   = regexp.MustCompile(`(?i)^(bearer|basic|token)\s+(\S+)$`)
+	jwt      = lazyregexp.New(`^eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*$`)
+	uuidText = lazyregexp.New(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	opaque   = lazyregexp.New(`^[A-Za-z0-9+/_=-]{24,}$`)
+	scheme   = lazyregexp.New(`(?i)^(bearer|basic|token)\s+(\S+)$`)
 	// template is a reference in any of the agents' spellings (governance.md section 3.2).
-	template = regexp.MustCompile(`\$\{\{[^}]*\}\}|\$\{[^}]*\}|\$[A-Za-z_][A-Za-z0-9_]*|\{(env|file):[^}]*\}`)
+	template = lazyregexp.New(`\$\{\{[^}]*\}\}|\$\{[^}]*\}|\$[A-Za-z_][A-Za-z0-9_]*|\{(env|file):[^}]*\}`)
 )
 
 // HasTemplate says whether a value holds a reference that some agent would expand.
-func HasTemplate(v string) bool { return template.MatchString(v) }
+func HasTemplate(v string) bool { return template().MatchString(v) }
 
 // longest is as much as a system takes as one argument or variable. What is longer runs nowhere, and takes minutes to look
 // through: it is hidden as it is.
@@ -108,23 +109,23 @@ func SecretValue(v string) bool {
 	if len(v) > longest {
 		return true
 	}
-	v = strings.TrimSpace(template.ReplaceAllString(v, ""))
+	v = strings.TrimSpace(template().ReplaceAllString(v, ""))
 	if strings.Contains(v, "-----BEGIN ") && strings.Contains(v, "PRIVATE KEY") {
 		return true
 	}
-	if m := scheme.FindStringSubmatch(v); m != nil {
+	if m := scheme().FindStringSubmatch(v); m != nil {
 		return true
 	}
 	if u, err := url.Parse(v); err == nil && u.Host != "" {
 		return RedactURL(v) != v
 	}
-	return tokenPrefix.MatchString(v) || jwt.MatchString(v) || randomText(v)
+	return tokenPrefix().MatchString(v) || jwt().MatchString(v) || randomText(v)
 }
 
 // randomText: long, of one token's alphabet, with digits and letters, and with the entropy of random text. Paths,
 // UUIDs and words fall through.
 func randomText(v string) bool {
-	if !opaque.MatchString(v) || uuidText.MatchString(v) || strings.HasPrefix(v, "/") {
+	if !opaque().MatchString(v) || uuidText().MatchString(v) || strings.HasPrefix(v, "/") {
 		return false
 	}
 	var counts [128]float64
@@ -180,7 +181,7 @@ func RedactURL(raw string) string {
 	for i, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if plain, err := url.QueryUnescape(value); ok && err == nil && plain != "" && plain != redactedInURL && !HasTemplate(plain) &&
-			(SecretName(name) || tokenPrefix.MatchString(plain) || jwt.MatchString(plain)) {
+			(SecretName(name) || tokenPrefix().MatchString(plain) || jwt().MatchString(plain)) {
 			pairs[i] = name + "=" + redactedInURL
 			changed = true
 		}
@@ -243,12 +244,12 @@ func redactText(a string) string {
 }
 
 // jsonMember is one member of an object in a JSON argument whose value is a text.
-var jsonMember = regexp.MustCompile(`"([^"\\]+)"(\s*:\s*)"((?:[^"\\]|\\.)*)"`)
+var jsonMember = lazyregexp.New(`"([^"\\]+)"(\s*:\s*)"((?:[^"\\]|\\.)*)"`)
 
 // redactMembers hides secrets in an argument that holds JSON, such as --config '{"debug":true,"apiKey":"X"}'.
 func redactMembers(a string) string {
-	return jsonMember.ReplaceAllStringFunc(a, func(pair string) string {
-		m := jsonMember.FindStringSubmatch(pair)
+	return jsonMember().ReplaceAllStringFunc(a, func(pair string) string {
+		m := jsonMember().FindStringSubmatch(pair)
 		if m[3] == "" || HasTemplate(m[3]) || !SecretName(m[1]) && !SecretValue(m[3]) {
 			return pair
 		}

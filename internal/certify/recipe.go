@@ -48,7 +48,7 @@ type recipe struct {
 	// ask are the arguments that give it a task.
 	ask func(task string) []string
 	// search is the call that makes the agent show deferred tools; nil: it shows all at once.
-	search *Call
+	search func() Call
 	// bare says that it shows tools under their own names, without that of the server.
 	bare bool
 }
@@ -210,7 +210,9 @@ wire_api = "responses"
 		ask: func(task string) []string {
 			return []string{"exec", "--model", "custom:" + modelName, "--skip-permissions-unsafe", task}
 		},
-		search: &Call{Tool: regexp.MustCompile(`^ToolSearch$`), Args: json.RawMessage(`{"query":"select:one___echo,two___echo"}`)},
+		search: func() Call {
+			return Call{Tool: regexp.MustCompile(`^ToolSearch$`), Args: json.RawMessage(`{"query":"select:one___echo,two___echo"}`)}
+		},
 	},
 	{
 		agent: "continue", program: "cn", config: ".continue/config.yaml", bare: true,

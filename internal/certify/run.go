@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/lazyregexp"
 	"mcpx/internal/process"
 )
 
@@ -43,7 +44,7 @@ type output struct {
 	code   int
 }
 
-var colours = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+var colours = lazyregexp.New(`\x1b\[[0-9;?]*[A-Za-z]`)
 
 // run runs one program to its end, with nothing on stdin, and ends whatever it leaves behind.
 func run(ctx context.Context, dir string, environ, argv []string) (output, error) {
@@ -75,7 +76,7 @@ func run(ctx context.Context, dir string, environ, argv []string) (output, error
 	}
 	_, _ = child.Stdout.Close(), child.Stderr.Close()
 	<-settled
-	out := output{text: colours.ReplaceAllString(text.String(), ""), stdout: answer.String(), code: child.Status().Code}
+	out := output{text: colours().ReplaceAllString(text.String(), ""), stdout: answer.String(), code: child.Status().Code}
 	if ctx.Err() != nil {
 		return out, fault.New(fault.Unavailable, "certify-timeout").Saying("%s did not end within %s: %s", argv[0], agentWithin, tail(out.text)).Because(context.Cause(ctx))
 	}
@@ -191,7 +192,7 @@ func (a agent) connects(ctx context.Context, servers []Server) (asked bool, err 
 func (a agent) plan(servers []Server, rounds int) []Call {
 	var calls []Call
 	if a.search != nil {
-		calls = append(calls, *a.search)
+		calls = append(calls, a.search())
 	}
 	for range rounds {
 		for _, s := range servers {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/daemon"
 	"mcpx/internal/fault"
+	"mcpx/internal/lazyregexp"
 )
 
 // hostFindings tells what is wrong with what mcpx has on this machine, daemon or not. It only reads.
@@ -165,14 +165,14 @@ func backupFindings(dir string) []api.Finding {
 }
 
 // word is what can be one value in JSON, TOML, YAML or a command line.
-var word = regexp.MustCompile(`[^\s"'` + "`" + `,;{}\[\]()<>]{8,}`)
+var word = lazyregexp.New(`[^\s"'` + "`" + `,;{}\[\]()<>]{8,}`)
 
 // holdsSecret says whether something in a file looks like a secret by itself.
 func holdsSecret(data []byte) bool {
 	if strings.Contains(string(data), "PRIVATE KEY-----") {
 		return true
 	}
-	return slices.ContainsFunc(word.FindAllString(string(data), -1), func(w string) bool {
+	return slices.ContainsFunc(word().FindAllString(string(data), -1), func(w string) bool {
 		if _, value, found := strings.Cut(w, "="); found && catalog.SecretValue(value) {
 			return true
 		}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/gate"
+	"mcpx/internal/lazyregexp"
 	"mcpx/internal/process"
 )
 
@@ -180,13 +180,13 @@ func managedAgents(c api.Checks) []gate.Agent {
 }
 
 // ours are hashes and ids of mcpx, which look like secrets and are none.
-var ours = regexp.MustCompile(`\b(plan|apr|rcp|op|obs|cand|srv|cred|tok|evt)_[0-9A-Za-z]+|\b[0-9a-f]{32,64}\b`)
+var ours = lazyregexp.New(`\b(plan|apr|rcp|op|obs|cand|srv|cred|tok|evt)_[0-9A-Za-z]+|\b[0-9a-f]{32,64}\b`)
 
 // secretEvents names the events that hold what looks like a secret.
 func secretEvents(ctx context.Context, service api.Service) gate.Fact[[]string] {
 	found := []string{}
 	err := service.Events(ctx, api.EventsQuery{}, func(ev event.Event) error {
-		if holdsSecret(ours.ReplaceAll([]byte(ev.Summary+"\n"+string(ev.Body)), nil)) {
+		if holdsSecret(ours().ReplaceAll([]byte(ev.Summary+"\n"+string(ev.Body)), nil)) {
 			found = append(found, fmt.Sprintf("event %d", ev.Seq))
 		}
 		return nil

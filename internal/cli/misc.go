@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/demo"
 	"mcpx/internal/fault"
+	"mcpx/internal/lazyregexp"
 )
 
 var connect = Command{
@@ -85,7 +85,7 @@ func (e *Env) passed(ctx context.Context, server string, names []string) (map[st
 	values := make(map[string]string, len(names))
 	for _, name := range names {
 		switch value := e.Getenv(name); {
-		case !variableName.MatchString(name):
+		case !variableName().MatchString(name):
 			return nil, fault.New(fault.Invalid, "usage").Saying("--pass %q is no name of a variable", name).
 				Hinting("give the name alone: --pass GITHUB_TOKEN hands on its value")
 		case value == "":
@@ -114,7 +114,7 @@ func (e *Env) passed(ctx context.Context, server string, names []string) (map[st
 }
 
 // variableName is what --pass accepts.
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // workspace is the project of the agent: where it started the bridge, unless a flag says otherwise.
 func workspace(flag string) (string, error) {

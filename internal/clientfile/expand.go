@@ -6,6 +6,7 @@ import (
 
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
+	"mcpx/internal/lazyregexp"
 )
 
 // world is where the references of an agent lead.
@@ -20,18 +21,19 @@ type world struct {
 type expander func(value string, w world) (string, error)
 
 var (
-	bracedRef = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
-	plainRef  = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-	shellRef  = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
-	secretRef = regexp.MustCompile(`\$\{\{\s*(?:secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*|[^}]*)\}\}`)
-	editorRef = regexp.MustCompile(`\$\{([^}]*)\}`)
-	bareRef   = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
-	curlyRef  = regexp.MustCompile(`\{(env|file):([^}]+)\}`)
+	bracedRef = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+	plainRef  = lazyregexp.New(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+	shellRef  = lazyregexp.New(`\$([A-Za-z_][A-Za-z0-9_]*)|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+	secretRef = lazyregexp.New(`\$\{\{\s*(?:secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*|[^}]*)\}\}`)
+	editorRef = lazyregexp.New(`\$\{([^}]*)\}`)
+	bareRef   = lazyregexp.New(`\$([A-Za-z_][A-Za-z0-9_]*)`)
+	curlyRef  = lazyregexp.New(`\{(env|file):([^}]+)\}`)
 )
 
 // replace calls one for each match; the first error ends it.
-func replace(value string, ref *regexp.Regexp, one func(m []string) (string, error)) (string, error) {
+func replace(value string, reference func() *regexp.Regexp, one func(m []string) (string, error)) (string, error) {
 	var failed error
+	ref := reference()
 	out := ref.ReplaceAllStringFunc(value, func(s string) string {
 		v, err := one(ref.FindStringSubmatch(s))
 		if err != nil && failed == nil {
@@ -77,7 +79,7 @@ func expandDollar(value string, w world) (string, error) {
 		if strings.HasPrefix(rest, "${") {
 			ref, by = bracedRef, expandBraces
 		}
-		at := ref.FindStringIndex(rest)
+		at := ref().FindStringIndex(rest)
 		if at == nil || at[0] != 0 {
 			out.WriteByte('$')
 			rest = rest[1:]

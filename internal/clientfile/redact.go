@@ -3,7 +3,6 @@ package clientfile
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/lazyregexp"
 )
 
 // mask is a range of a document that is not shown, and what stands there instead.
@@ -232,7 +232,7 @@ func diffName(path string) string {
 const shortest = 6
 
 // tokenInText is what a secret in a comment would be written as.
-var tokenInText = regexp.MustCompile(`[A-Za-z0-9_\-.=+/]{8,}`)
+var tokenInText = lazyregexp.New(`[A-Za-z0-9_\-.=+/]{8,}`)
 
 // scrub takes secrets out of what is no value: comments, and names.
 func scrub(diff string, all []mask) string {
@@ -244,7 +244,7 @@ func scrub(diff string, all []mask) string {
 			}
 		}
 	}
-	return tokenInText.ReplaceAllStringFunc(diff, func(w string) string {
+	return tokenInText().ReplaceAllStringFunc(diff, func(w string) string {
 		for part := range strings.FieldsFuncSeq(w, func(r rune) bool { return r == '=' || r == '/' }) {
 			if catalog.SecretValue(part) {
 				return "[redacted]"

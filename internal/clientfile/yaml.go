@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/lazyregexp"
 )
 
 // The bounds of a YAML file. People write them by hand; an alias makes many values of few bytes, and may hold itself.
@@ -43,12 +43,12 @@ func parseYAML(data []byte) (node, error) {
 	return fromYAML(&doc, &left, 0)
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+var yamlLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)`)
 
 // yamlError takes over the parser's message without what it quotes from the file, which may be a secret.
 func yamlError(err error) error {
 	s := &catalog.SyntaxError{Reason: "no YAML"}
-	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+	if m := yamlLine().FindStringSubmatch(err.Error()); m != nil {
 		s.Line, _ = strconv.Atoi(m[1]) // "" when the parser names no line
 		if i := strings.IndexAny(m[2], "\"'`"); i >= 0 {
 			m[2] = m[2][:i]

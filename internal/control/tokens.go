@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
+	"mcpx/internal/lazyregexp"
 	"mcpx/internal/store"
 )
 
@@ -242,7 +242,7 @@ func (c *Control) tokenView(t auth.Token) api.Token {
 }
 
 // agentName is a name that is safe as that of a file and as part of a variable.
-var agentName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+var agentName = lazyregexp.New(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 
 // tokenAgent reads the name of an agent that gets a token.
 func (c *Control) tokenAgent(name string, anyName bool) (string, error) {
@@ -255,7 +255,7 @@ func (c *Control) tokenAgent(name string, anyName bool) (string, error) {
 		return "", fault.New(f.Kind, f.Code).Saying("%s", f.Message).
 			Hinting("name one of them, or add --any-name for a program that mcpx does not know")
 	}
-	if !agentName.MatchString(name) {
+	if !agentName().MatchString(name) {
 		return "", fault.New(fault.Invalid, "agent-name-invalid").Saying("%q is no name for an agent", name).
 			Hinting("use up to 32 small letters, digits, _ and -")
 	}
@@ -429,7 +429,7 @@ func (c *Control) tokenNamed(ctx context.Context, name string) (auth.Token, erro
 		if kind, err := c.cfg.ParseAgent(name); err == nil {
 			agent = kind
 		}
-		if !strings.HasPrefix(name, string(id.Token)+"_") && agentName.MatchString(agent) {
+		if !strings.HasPrefix(name, string(id.Token)+"_") && agentName().MatchString(agent) {
 			all, err := auth.AllTokens(ctx, r, agent)
 			if err != nil {
 				return err

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/lazyregexp"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 	maxText = 4 << 10
 )
 
-var kindForm = regexp.MustCompile(`^[a-z]+\.[a-z_]+$`)
+var kindForm = lazyregexp.New(`^[a-z]+\.[a-z_]+$`)
 
 // Check refuses a draft that is no event: an unknown kind or ref, one without a value, a body that is no JSON. It is a
 // mistake of whoever drafted it, so the kind is Internal.
@@ -36,7 +36,7 @@ func Check(d Draft) error {
 			Saying("the event %s cannot be recorded: %s", d.Kind, fmt.Sprintf(format, args...)).
 			Hinting("report this; what it tells of was not done")
 	}
-	if _, known := Kinds[d.Kind]; !known || !kindForm.MatchString(string(d.Kind)) {
+	if _, known := Kinds[d.Kind]; !known || !kindForm().MatchString(string(d.Kind)) {
 		return bad("no such kind")
 	}
 	if d.At.IsZero() || d.At.Year() < 1 || d.At.Year() > 9999 {

@@ -131,7 +131,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: the kind %s is there twice", name, values)
 		}
 		constants[Kind(values)] = true
-		if !kindForm.MatchString(values) {
+		if !kindForm().MatchString(values) {
 			t.Errorf("%s: %q is no kind", name, values)
 		}
 		if line := Kinds[Kind(values)]; !strings.HasSuffix(line, ".") || strings.Contains(line, "\n") {

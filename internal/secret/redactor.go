@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/lazyregexp"
 )
 
 // minValue is the shortest value that is looked for: shorter ones occur in ordinary text (runtime.md section 9).
@@ -95,17 +96,17 @@ func (r *Redactor) Values(text string) string {
 }
 
 // Shapes of secrets inside of running text; group 1 is kept.
-var shapes = []*regexp.Regexp{
-	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
-	regexp.MustCompile(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+)[^\s"',;[]{3,}`),
-	regexp.MustCompile(`(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}`),
-	regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@`),
-	regexp.MustCompile(`(\b)eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`),
-	regexp.MustCompile(`(\b)(?:sk-|sk_live_|sk_test_|rk_live_|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|xapp-|npm_|pypi-|hf_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}`),
+var shapes = []func() *regexp.Regexp{
+	lazyregexp.New(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
+	lazyregexp.New(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+)[^\s"',;[]{3,}`),
+	lazyregexp.New(`(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}`),
+	lazyregexp.New(`(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@`),
+	lazyregexp.New(`(\b)eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`),
+	lazyregexp.New(`(\b)(?:sk-|sk_live_|sk_test_|rk_live_|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|xapp-|npm_|pypi-|hf_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}`),
 }
 
 // assignment is NAME=VALUE, NAME: VALUE or "name": "value"; whether it is a secret depends on the name.
-var assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*)(["']?\s*[=:]\s*["']?)([^\s"',;&?/[][^\s"',;&?]{5,})`)
+var assignment = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_-]*)(["']?\s*[=:]\s*["']?)([^\s"',;&?/[][^\s"',;&?]{5,})`)
 
 // Text replaces known values and what has the shape of a secret. For stderr, errors and logs; not for content.
 func (r *Redactor) Text(text string) string {
@@ -115,10 +116,10 @@ func (r *Redactor) Text(text string) string {
 		if i == urlPassword {
 			with += "@"
 		}
-		text = shape.ReplaceAllString(text, with)
+		text = shape().ReplaceAllString(text, with)
 	}
-	return assignment.ReplaceAllStringFunc(text, func(s string) string {
-		m := assignment.FindStringSubmatch(s)
+	return assignment().ReplaceAllStringFunc(text, func(s string) string {
+		m := assignment().FindStringSubmatch(s)
 		// "Authorization: Bearer" is a name and a scheme; what follows the scheme is a shape of its own.
 		if !catalog.SecretName(m[1]) || strings.EqualFold(m[3], "bearer") || catalog.HasTemplate(m[3]) {
 			return s

@@ -171,11 +171,12 @@ func act(verb, arg string, id json.RawMessage) (code int, end bool) {
 	return 0, false
 }
 
+// awaitFile looks ever less often, so that 200 waiting children leave the machine to what they wait for.
 func awaitFile(path string) {
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(pause)
 	}
 }

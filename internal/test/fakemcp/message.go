@@ -5,9 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"mcpx/internal/lazyregexp"
 )
 
 // message is one line as it came, with its members as raw bytes. Keys keep their case: "Method" is not "method".
@@ -76,7 +77,7 @@ func quote(s string) string {
 	return string(b)
 }
 
-var padding = regexp.MustCompile(`@PAD:(\d+)@`)
+var padding = lazyregexp.New(`@PAD:(\d+)@`)
 
 // fill replaces the holes of a raw line: @ID@ and @TOKEN@ are the tokens of the request byte for byte, @PAD:n@ is n
 // times the letter x, @LF@ a line feed in the middle of the line, @FF@ the byte 0xff, which is never valid UTF-8.
@@ -85,8 +86,8 @@ func (m message) fill(line string) []byte {
 	if !strings.Contains(out, "@PAD:") {
 		return []byte(out)
 	}
-	return padding.ReplaceAllFunc([]byte(out), func(hole []byte) []byte {
-		n, err := strconv.Atoi(string(padding.FindSubmatch(hole)[1]))
+	return padding().ReplaceAllFunc([]byte(out), func(hole []byte) []byte {
+		n, err := strconv.Atoi(string(padding().FindSubmatch(hole)[1]))
 		if err != nil {
 			panic(fmt.Sprintf("fakemcp: %s: %v", hole, err))
 		}
