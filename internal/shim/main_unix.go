@@ -89,9 +89,10 @@ func answer(pipe *os.File, r ready) error {
 	return errors.Join(err, pipe.Close())
 }
 
-// processors is how many of the scheduler's processors a supervisor has: each pump keeps one while it waits eagerly, and
-// two are left for everything else. They are no threads, and cost a few KiB each.
-const processors = 4
+// processors is how many of the scheduler's processors a supervisor has, one for each pump: a third would show no
+// difference in BenchmarkHop, and each keeps half-empty spans of its own. While both pumps wait eagerly everything else
+// waits too, for eagerFor at most.
+const processors = 2
 
 // prepare takes the bundle over: lock, socket, record. Nothing is started yet.
 func prepare(b bundle) (*supervisor, error) {

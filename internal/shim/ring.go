@@ -12,7 +12,7 @@ const (
 	lineHead = 4 + 8
 	// segmentSize is the size of one piece of a ring. Lines of a quarter of it and more have pieces of their own, so that
 	// little room stays unused.
-	segmentSize = 64 << 10
+	segmentSize = 32 << 10
 )
 
 // ring keeps the last whole lines up to keptBytes, and counts what it dropped. The zero ring is empty. Lines are copied
@@ -65,6 +65,9 @@ func (r *ring) segment(need int) []byte {
 	}
 	return make([]byte, 0, segmentSize)
 }
+
+// settle gives back what only a busy ring needs.
+func (r *ring) settle() { r.spare = nil }
 
 // drop forgets the oldest line.
 func (r *ring) drop() {

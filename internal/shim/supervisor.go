@@ -155,6 +155,9 @@ func (s *supervisor) trimLater() {
 	defer s.mu.Unlock()
 	if s.trim == nil {
 		s.trim = time.AfterFunc(quiet, func() {
+			s.mu.Lock()
+			s.journal.ring.settle()
+			s.mu.Unlock()
 			debug.FreeOSMemory()
 			dropCode()
 		})
