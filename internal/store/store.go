@@ -13,6 +13,7 @@ import (
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
+	"mcpx/internal/operation"
 )
 
 // DB is the transaction port. Its errors are *fault.Error.
@@ -36,6 +37,8 @@ type Reader interface {
 	approval.Reader
 	auth.Reader
 	event.Reader
+	operation.Reader
+	operation.ResultReader
 	SessionReader
 	MetaReader
 }
@@ -50,6 +53,8 @@ type Tx interface {
 	approval.Store
 	auth.Store
 	event.Log
+	operation.Store
+	operation.ResultStore
 	Sessions
 	Meta
 }

@@ -58,6 +58,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 	}
 	maps.Copy(methods, stagedCases)
 	maps.Copy(methods, tokenCases)
+	maps.Copy(methods, operationCases)
 	maps.Copy(methods, credentialCases)
 	for _, port := range []reflect.Type{reflect.TypeFor[store.Tx](), reflect.TypeFor[store.Reader]()} {
 		for m := range port.Methods() {

@@ -1,0 +1,133 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+
+	"mcpx/internal/fault"
+)
+
+// Step is what may be done with a call that names an operation.
+type Step int
+
+// The steps.
+const (
+	Begin    Step = iota // claim the id: nobody has it
+	Resume               // a claim that a crash left behind: prepare again in the same row, or look at the approval
+	Replay               // answer with what was recorded
+	Refused              // answer with the refusal
+	WaitThen             // it is under way: wait for its end, or say that it is under way
+)
+
+// Judge is step 1 of the protocol: what a call may do whose id has this row, or none. busy says that this daemon carries
+// the operation out right now.
+func Judge(row *Operation, tool string, p Print, busy bool) (Step, *Refusal) {
+	if row == nil {
+		if busy {
+			return WaitThen, nil
+		}
+		return Begin, nil
+	}
+	if row.Tool != tool || row.Print != p.Sum {
+		r := Refuse(OperationIDReused, "the id %s belongs to another call of %s", row.ID, row.Tool).Retrying(fault.NewID)
+		if row.Tool == tool {
+			r.With("differs", differing(row.Digests, p.Digests))
+		} else {
+			r.With("differs", []string{"tool"})
+		}
+		return Refused, r
+	}
+	switch row.State {
+	case Claimed:
+		if busy {
+			return WaitThen, nil
+		}
+		return Resume, nil
+	case Dispatched:
+		return WaitThen, nil
+	case Succeeded, Failed:
+		return Replay, nil
+	case Unknown:
+		return Refused, Unclear(*row)
+	}
+	return Refused, Refuse(InternalError, "the operation %s has the state %q, which this version does not know", row.ID, row.State).Retrying(fault.Never)
+}
+
+// Unclear is the answer about an operation whose outcome nobody knows. It is never carried out again.
+func Unclear(o Operation) *Refusal {
+	code := OutcomeUnknown
+	if o.Code == string(Contested) {
+		code = Contested
+	}
+	return Refuse(code, "nobody knows whether %s was carried out whole; look at what is there, then say so", o.ID).Retrying(fault.Never).
+		Ending(OutcomeUnclear).
+		Then(Next{Tool: "resolve_operation", Args: map[string]any{IDField: o.ID + ".resolve", "target": o.ID, "verdict": "done"}, Why: "after looking: done, not_done or abandon"})
+}
+
+// InProgress is the answer to a call whose operation is under way.
+func InProgress(id string, since time.Time) *Refusal {
+	r := Refuse(OperationInProgress, "the operation %s is under way", id).Retrying(fault.AfterWait).Ending(OutcomeInProgress).
+		Then(Next{Tool: "operation_status", Args: map[string]any{IDField: id, "wait_ms": 20000}, Why: "waits for its end"})
+	if !since.IsZero() {
+		r.With("since", since.UTC().Format(time.RFC3339))
+	}
+	return r
+}
+
+// DuplicateWindow is how long an operation that nobody acknowledged stands in the way of the same call under another id.
+const DuplicateWindow = 15 * time.Minute
+
+// Duplicate finds the operation that a new call probably repeats: the same call under another id, not long ago, of which
+// nobody has heard. recent are the operations with its print, the newest first; age is how old each is by a clock that
+// does not jump.
+func Duplicate(id, distinct string, recent []Operation, age func(Operation) time.Duration) *Refusal {
+	for _, o := range recent {
+		if o.ID == id || o.ID == distinct || age(o) > DuplicateWindow || o.State.Final() && o.Acked || o.State == Failed {
+			continue
+		}
+		return Refuse(PossibleDuplicate, "the same call was made as %s, and nobody has asked about it since", o.ID).With("operation_id", o.ID).
+			Then(Next{Tool: "operation_status", Args: map[string]any{IDField: o.ID, "wait_ms": 10000}, Why: "what became of it"})
+	}
+	return nil
+}
+
+// Verdict is what somebody found who looked.
+type Verdict string
+
+// The verdicts of resolve_operation.
+const (
+	Done    Verdict = "done"
+	NotDone Verdict = "not_done"
+	Abandon Verdict = "abandon"
+)
+
+// Resolve ends an operation whose outcome nobody knew, or gives up one that waits for a person.
+func Resolve(o Operation, v Verdict, now time.Time) (Operation, error) {
+	held := o.State == Claimed && o.Hold == HoldApproval
+	switch {
+	case held && v == Abandon:
+		o.State, o.Code, o.Hold = Failed, "APPROVAL_REVOKED", ""
+	case o.State != Unknown:
+		return o, Refuse("WORKSPACE_STATE", "the operation %s is %s: there is nothing to resolve", o.ID, o.State).Retrying(fault.Never)
+	case v == Done:
+		o.State, o.Code = Succeeded, ""
+	case v == NotDone, v == Abandon:
+		o.State = Failed
+	default:
+		return o, Refuse(ArgumentInvalid, "%q is no verdict; done, not_done and abandon are", v)
+	}
+	o.Ended = now
+	return o, nil
+}
+
+// Standing is what an answer says about an operation.
+func (o Operation) Standing(replayed bool) *Standing {
+	s := &Standing{ID: o.ID, State: o.State, Hold: o.Hold, Replayed: replayed, Recovered: o.Recovery, Attempts: o.Attempts, Claimed: o.Claimed.UTC().Format(time.RFC3339)}
+	if !o.Ended.IsZero() {
+		s.Finished = o.Ended.UTC().Format(time.RFC3339)
+	}
+	return s
+}
+
+// String is for logs: no argument is in it.
+func (o Operation) String() string { return fmt.Sprintf("%s (%s, %s)", o.ID, o.Tool, o.State) }

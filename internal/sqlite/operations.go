@@ -1,0 +1,122 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/store"
+)
+
+// The statements of the ledger.
+const (
+	sqlOperationByName = `SELECT seq, body FROM operations WHERE namespace = ? AND id = ?`
+	sqlOperations      = `SELECT seq, body FROM operations WHERE (?1 = '' OR namespace = ?1) AND (?2 = '' OR session = ?2)
+		AND (?3 = '[]' OR state IN (SELECT value FROM json_each(?3))) AND seq < ?4 ORDER BY seq DESC LIMIT ?5`
+	sqlOperationsOfPrint = `SELECT seq, body FROM operations WHERE print = ?1 AND (?2 = '' OR namespace = ?2) AND (?3 = '' OR session = ?3)
+		AND (?4 = '[]' OR state IN (SELECT value FROM json_each(?4))) AND seq < ?5 ORDER BY seq DESC LIMIT ?6`
+	sqlPutOperation = `INSERT INTO operations (namespace, id, session, print, state, body) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (namespace, id) DO UPDATE SET session = excluded.session, print = excluded.print, state = excluded.state, body = excluded.body
+		WHERE operations.state NOT IN ('succeeded', 'failed') OR operations.state = excluded.state AND operations.print = excluded.print`
+	sqlReleaseOperation = `DELETE FROM operations WHERE namespace = ? AND id = ? AND state = 'claimed'`
+
+	sqlKeptResult = `SELECT media, sha256, made_us, bytes FROM results WHERE principal = ? AND ref = ?`
+	sqlKeepResult = `INSERT INTO results (principal, ref, media, sha256, made_us, bytes) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (principal, ref) DO UPDATE SET made_us = excluded.made_us`
+)
+
+func scanOperation(row scanner) (operation.Operation, error) {
+	var (
+		o    operation.Operation
+		seq  uint64
+		body []byte
+	)
+	if err := row.Scan(&seq, &body); err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(body, &o); err != nil {
+		return o, fault.New(fault.Internal, "store-failed").Saying("a stored row cannot be read").Because(err)
+	}
+	o.Seq = seq
+	return o, nil
+}
+
+// OperationByName finds one.
+func (t *tx) OperationByName(ctx context.Context, p operation.ByName) (operation.Operation, error) {
+	o, err := scanOperation(t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlOperationByName, p.Namespace, p.ID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return operation.Operation{}, operation.UnknownName(p.Name)
+	}
+	return o, describe(err, t.path)
+}
+
+// Operations is one page, the newest first.
+func (t *tx) Operations(ctx context.Context, p operation.ListOperations) ([]operation.Operation, error) {
+	states := p.States
+	if states == nil {
+		states = []operation.State{}
+	}
+	in, err := json.Marshal(states)
+	if err != nil {
+		return nil, fault.New(fault.Internal, "store-failed").Saying("the states to look for cannot be written").Because(err)
+	}
+	before := newest
+	if p.Before > 0 {
+		before = int64(p.Before)
+	}
+	if p.Print != "" {
+		return rows(ctx, t, scanOperation, sqlOperationsOfPrint, p.Print, p.Namespace, p.Session, string(in), before, p.PageLimit())
+	}
+	return rows(ctx, t, scanOperation, sqlOperations, p.Namespace, p.Session, string(in), before, p.PageLimit())
+}
+
+// PutOperation writes an operation whole, unless the stored one has ended otherwise.
+func (t *tx) PutOperation(ctx context.Context, p operation.PutOperation) error {
+	o := p.Operation
+	o.Claimed, o.Begun, o.Ended = store.CutTime(o.Claimed), store.CutTime(o.Begun), store.CutTime(o.Ended)
+	body, err := document(o)
+	if err != nil {
+		return err
+	}
+	n, err := t.affect(ctx, sqlPutOperation, o.Namespace, o.ID, o.Session, o.Print, o.State, body)
+	if err != nil {
+		return describe(err, t.path)
+	}
+	if n == 0 {
+		return operation.IsFinal(o.Name)
+	}
+	return nil
+}
+
+// ReleaseOperation removes a claim.
+func (t *tx) ReleaseOperation(ctx context.Context, p operation.ByName) error {
+	n, err := t.affect(ctx, sqlReleaseOperation, p.Namespace, p.ID)
+	if err != nil || n > 0 {
+		return describe(err, t.path)
+	}
+	if _, err := t.OperationByName(ctx, p); err == nil {
+		return operation.IsFinal(p.Name)
+	}
+	return nil
+}
+
+// KeptResult finds one.
+func (t *tx) KeptResult(ctx context.Context, p operation.KeptByRef) (operation.Kept, error) {
+	k := operation.Kept{Ref: p.Ref, Principal: p.Principal}
+	var made int64
+	err := t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlKeptResult, p.Principal, p.Ref).Scan(&k.Media, &k.SHA256, &made, &k.Bytes)
+	if errors.Is(err, sql.ErrNoRows) {
+		return operation.Kept{}, operation.UnknownResult(p.Ref)
+	}
+	k.Made = fromMicros(made)
+	return k, describe(err, t.path)
+}
+
+// KeepResult writes one.
+func (t *tx) KeepResult(ctx context.Context, p operation.KeepResult) error {
+	r := p.Result
+	return t.exec(ctx, sqlKeepResult, r.Principal, r.Ref, r.Media, r.SHA256, micros(r.Made), r.Bytes)
+}
