@@ -43,6 +43,8 @@ type CatalogEntry struct {
 	Pinned     int                  `json:"pinned"`   // tools that a person has agreed to
 	Held       []catalog.Held       `json:"held"`     // tools that are not as they were agreed to
 	Provenance []catalog.Provenance `json:"provenance"`
+	File       string               `json:"file,omitempty"` // of config/catalog, which says everything but review and life cycle
+	Line       int                  `json:"line,omitempty"` // there; 0: not known
 }
 
 // CandidatesQuery selects candidates.
@@ -81,6 +83,11 @@ type Review struct {
 	Profiles  *[]string                  `json:"profiles,omitempty"` // likewise
 	Note      string                     `json:"note,omitempty"`
 	Confirmed bool                       `json:"confirmed,omitempty"` // a person has seen what is trusted more than before
+}
+
+// Settings says whether anything is set beside the verdict.
+func (r Review) Settings() bool {
+	return len(r.Bind) > 0 || r.Risk != "" || r.Pins != "" || r.Tags != nil || r.Profiles != nil
 }
 
 // Reviewed is the outcome. One of the two is set, or both after a promotion.

@@ -297,6 +297,11 @@ func (c *Client) Catalog(ctx context.Context, in CatalogQuery) (CatalogPage, err
 	return call[CatalogPage](ctx, c, "catalog.list", in)
 }
 
+// CatalogServer shows one entry of the catalog.
+func (c *Client) CatalogServer(ctx context.Context, in ServerRef) (CatalogEntry, error) {
+	return call[CatalogEntry](ctx, c, "catalog.show", in)
+}
+
 // Candidates lists the servers that are not in the catalog.
 func (c *Client) Candidates(ctx context.Context, in CandidatesQuery) (CandidatePage, error) {
 	return call[CandidatePage](ctx, c, "catalog.candidates", in)

@@ -78,6 +78,7 @@ var Ops = []Op{
 	{Name: "server.restart", Method: "POST", Path: "/v1/servers/{server}/restart", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "End the processes of a server; the next call starts new ones"},
 	{Name: "server.import", Method: "POST", Path: "/v1/servers/import", Need: Change, In: ImportServers{}, Out: ImportReport{}, Keyed: true, Short: "Add several servers; what is there already is not touched"},
 	{Name: "catalog.list", Method: "GET", Path: "/v1/catalog", Need: Read, In: CatalogQuery{}, Out: CatalogPage{}, Short: "Entries of the catalog as they are governed, without values"},
+	{Name: "catalog.show", Method: "GET", Path: "/v1/catalog/{server}/entry", Need: Read, In: ServerRef{}, Out: CatalogEntry{}, Short: "One entry of the catalog as it is governed, without values"},
 	{Name: "catalog.candidates", Method: "GET", Path: "/v1/catalog/candidates", Need: Read, In: CandidatesQuery{}, Out: CandidatePage{}, Short: "Servers that were seen and are not in the catalog"},
 	{Name: "catalog.review", Method: "POST", Path: "/v1/catalog/review", Need: Change, In: Review{}, Out: Reviewed{}, Keyed: true, Short: "Carry out what a person decides about a candidate or a server"},
 	{Name: "catalog.link", Method: "POST", Path: "/v1/catalog/links", Need: Change, In: LinkEntry{}, Out: Linked{}, Keyed: true, Short: "Remember that an entry of an agent's file is a server"},

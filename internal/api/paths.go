@@ -72,6 +72,9 @@ func (p Paths) Settings() string { return filepath.Join(p.Config, "mcpx.toml") }
 // Policy is the path of the file that says what may be applied without a person.
 func (p Paths) Policy() string { return filepath.Join(p.Config, "policy.toml") }
 
+// Catalog is the directory of the servers that a person keeps by hand.
+func (p Paths) Catalog() string { return filepath.Join(p.Config, "catalog") }
+
 // Lock is the file whose lock is held for the life of a daemon.
 func (p Paths) Lock() string { return filepath.Join(p.State, "lock") }
 

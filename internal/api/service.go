@@ -67,6 +67,7 @@ type Service interface {
 	ImportServers(ctx context.Context, in ImportServers) (ImportReport, error)
 
 	Catalog(ctx context.Context, in CatalogQuery) (CatalogPage, error)
+	CatalogServer(ctx context.Context, in ServerRef) (CatalogEntry, error)
 	Candidates(ctx context.Context, in CandidatesQuery) (CandidatePage, error)
 	Review(ctx context.Context, in Review) (Reviewed, error)
 	LinkEntry(ctx context.Context, in LinkEntry) (Linked, error)

@@ -61,10 +61,13 @@ type Restarted struct {
 	OldVersion string `json:"old_version"`
 }
 
-// Reloaded says which settings differ from those that the daemon had.
+// Reloaded says which settings differ from those that the daemon had, and what became of config/catalog.
 type Reloaded struct {
 	Applied      []string `json:"applied,omitempty"`       // in force now
 	NeedsRestart []string `json:"needs_restart,omitempty"` // in force after the next restart
+	// Servers of config/catalog that came, changed or went; Problems are what cannot be taken of its files.
+	Servers  []string              `json:"servers,omitempty"`
+	Problems []catalog.FileProblem `json:"problems,omitempty"`
 }
 
 // Status is the short overview of everything.

@@ -12,6 +12,9 @@ const noWait = 0
 // IdentityOf is not told by this system.
 func IdentityOf(fs.FileInfo) string { return "" }
 
+// OwnerOf is not told by this system.
+func OwnerOf(fs.FileInfo) int { return -1 }
+
 func factsOf(_ *os.File, info fs.FileInfo) (Facts, error) {
 	return Facts{Mode: info.Mode().Perm(), Owner: -1}, nil
 }

@@ -16,13 +16,12 @@ const noWait = unix.O_NONBLOCK
 
 // factsOf tells what the system knows about an open file.
 func factsOf(f *os.File, info fs.FileInfo) (Facts, error) {
-	facts := Facts{Mode: info.Mode().Perm(), Owner: -1, Identity: IdentityOf(info)}
+	facts := Facts{Mode: info.Mode().Perm(), Owner: OwnerOf(info), Identity: IdentityOf(info)}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return facts, nil
 	}
 	facts.Links = uint64(stat.Nlink) //nolint:unconvert // its type differs between systems
-	facts.Owner = int(stat.Uid)
 	var err error
 	facts.Immutable, err = immutable(f)
 	return facts, err
@@ -35,6 +34,15 @@ func IdentityOf(info fs.FileInfo) string {
 		return ""
 	}
 	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+}
+
+// OwnerOf is the user id of the owner of a file; -1 the system does not tell.
+func OwnerOf(info fs.FileInfo) int {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return int(stat.Uid)
 }
 
 // Writable says whether this process may make, rename and remove files in a directory.

@@ -1,5 +1,7 @@
 package catalog
 
+import "fmt"
+
 // Nature is what a well-known package does with the state of its process; it decides which sharing suits it.
 type Nature string
 
@@ -76,6 +78,14 @@ type Advice struct {
 	Text    string  `json:"text"`    // one sentence, with the command that changes it
 }
 
+// sharingEdit says how a person gives the server another sharing.
+func (s Server) sharingEdit(to Sharing) string {
+	if s.File != "" {
+		return fmt.Sprintf("sharing = %q in %s", to, s.File)
+	}
+	return "`mcpx server edit " + s.Name + " --sharing " + string(to) + "`"
+}
+
 // Advise compares the sharing of an entry with the nature of its package. False: nothing to say, either because it
 // fits or because the package is not known.
 func Advise(s Server) (Advice, bool) {
@@ -90,25 +100,25 @@ func Advise(s Server) (Advice, bool) {
 			return Advice{}, false
 		}
 		a.Sharing = ShareGlobal
-		a.Text = p.Name + " keeps no state: one process can serve every session (`mcpx server edit " + s.Name + " --sharing global`)"
+		a.Text = p.Name + " keeps no state: one process can serve every session (" + s.sharingEdit(ShareGlobal) + ")"
 	case Account:
 		if s.Sharing == ShareGlobal || s.Sharing == ShareAccount {
 			return Advice{}, false
 		}
 		a.Sharing = ShareAccount
-		a.Text = p.Name + " keeps no state beside its credential: one process for each account is enough (`mcpx server edit " + s.Name + " --sharing account`)"
+		a.Text = p.Name + " keeps no state beside its credential: one process for each account is enough (" + s.sharingEdit(ShareAccount) + ")"
 	case Files:
 		if s.Sharing != ShareGlobal && s.Sharing != ShareAccount {
 			return Advice{}, false
 		}
 		a.Sharing = ShareWorkspace
-		a.Text = p.Name + " works on the directories of one project: do not share it between projects (`mcpx server edit " + s.Name + " --sharing workspace`)"
+		a.Text = p.Name + " works on the directories of one project: do not share it between projects (" + s.sharingEdit(ShareWorkspace) + ")"
 	case Browser, Memory:
 		if s.Sharing == ShareSession {
 			return Advice{}, false
 		}
 		a.Sharing = ShareSession
-		a.Text = p.Name + " keeps the state of one conversation in its process (`mcpx server edit " + s.Name + " --sharing session`)"
+		a.Text = p.Name + " keeps the state of one conversation in its process (" + s.sharingEdit(ShareSession) + ")"
 	case "":
 		return Advice{}, false
 	}

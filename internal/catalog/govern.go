@@ -168,7 +168,7 @@ func fieldsOf(s Server) map[string]string {
 	}
 	s.Stdio, s.HTTP, s.Provenance, s.Created, s.Updated, s.Limits = nil, nil, nil, time.Time{}, time.Time{}, Limits{}
 	add("", s)
-	for _, own := range []string{"id", "review", "lifecycle", "source", "created", "updated"} {
+	for _, own := range []string{"id", "review", "lifecycle", "source", "file", "created", "updated"} {
 		delete(out, own)
 	}
 	if s.Name == "" { // the zero Server

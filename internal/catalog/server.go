@@ -175,7 +175,8 @@ type Server struct {
 	Pins      PinMode   `json:"pins,omitempty"` // "" is what Risk says, see PinMode
 	Tags      []string  `json:"tags,omitempty"`
 	Profiles  []string  `json:"profiles,omitempty"` // sets of servers that an agent can be given at once
-	Source    string    `json:"source"`             // who made the entry: operator, import, observed
+	Source    string    `json:"source"`             // who made the entry: operator, import, observed, file
+	File      string    `json:"file,omitempty"`     // of config/catalog: it says everything but review and life cycle; "" commands do
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
 	// Provenance says where the fields come from, the first one first. An entry of a release without it has none; see Origins.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"mcpx/internal/api"
@@ -33,6 +34,73 @@ var catalogSearch = Command{
 	Example: "mcpx catalog search github\nmcpx catalog search npm: browser",
 	Flags:   catalogFlags,
 	Run:     func(ctx context.Context, e *Env, a Args) error { return e.catalog(ctx, a, a.pos) },
+}
+
+var catalogShow = Command{
+	Path: "catalog show", Short: "Show how a server is governed and where its entry comes from", Op: "catalog.show", Args: "NAME", Min: 1, Max: 1, Complete: serverNames,
+	Long: "Review, risk, pins, profiles, why it is not routed if it is not, and who or what has set which field. An entry that\n" +
+		"stands in a file of config/catalog is changed there: the file and the line are shown. Values are not shown.",
+	Example: "mcpx catalog show github",
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		s, err := service.CatalogServer(ctx, api.ServerRef{Name: a.Pos(0)})
+		if err != nil {
+			return err
+		}
+		return e.Show(s, func(w io.Writer) { e.printEntry(w, s) })
+	},
+}
+
+func (e *Env) printEntry(w io.Writer, s api.CatalogEntry) {
+	var rows [][2]string
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, [2]string{name, plain(value)})
+		}
+	}
+	add("name", s.Name)
+	add("server", s.Definition)
+	add("package", packageText(s.Package, ""))
+	add("title", s.Title)
+	add("notes", s.Notes)
+	add("aliases", strings.Join(s.Aliases, ", "))
+	add("tags", strings.Join(s.Tags, ", "))
+	add("profiles", strings.Join(s.Profiles, ", "))
+	add("variables", strings.Join(s.Variables, ", "))
+	add("headers", strings.Join(s.Headers, ", "))
+	add("sharing", string(s.Sharing))
+	add("review", string(s.Review))
+	add("life cycle", string(s.Lifecycle))
+	add("risk", string(s.Risk))
+	add("not routed", strings.Join(s.Reasons, ", "))
+	add("pins", fmt.Sprintf("%s, %d tools agreed to, %d held back", s.PinMode, s.Pinned, maskedOf(s.Held)))
+	if s.File != "" {
+		where := s.File
+		if s.Line > 0 {
+			where += fmt.Sprintf(", line %d", s.Line)
+		}
+		add("stands in", where)
+	}
+	for _, p := range s.Provenance {
+		add("comes from", e.originText(p))
+	}
+	pairs(w, rows)
+}
+
+// originText says who or what has set which fields of an entry, and when.
+func (e *Env) originText(p catalog.Provenance) string {
+	parts := []string{wordsFor(string(p.Source)), p.Ref, p.Agent}
+	if !p.At.IsZero() {
+		parts = append(parts, age(e.Now().Sub(p.At))+" ago")
+	}
+	text := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
+	if len(p.Fields) > 0 {
+		text += ": " + strings.Join(p.Fields, ", ")
+	}
+	return text
 }
 
 func (e *Env) catalog(ctx context.Context, a Args, words []string) error {

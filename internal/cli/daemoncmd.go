@@ -252,8 +252,9 @@ var daemonUpgrade = Command{
 }
 
 var daemonReload = Command{
-	Path: "daemon reload", Short: "Make the daemon read its settings again", Op: "daemon.reload",
-	Long:    "The same as SIGHUP. Servers restart only when their command, environment or address changed.",
+	Path: "daemon reload", Short: "Make the daemon read its settings and the files of the catalog again", Op: "daemon.reload",
+	Long: "The same as SIGHUP. Servers restart only when their command, environment or address changed. Exit code 1 when\n" +
+		"something in config/catalog cannot be taken; the rest is.",
 	Example: "mcpx daemon reload",
 	Run: func(ctx context.Context, e *Env, _ Args) error {
 		client, err := e.Daemon()
@@ -264,7 +265,7 @@ var daemonReload = Command{
 		if err != nil {
 			return err
 		}
-		return e.Show(out, func(w io.Writer) {
+		err = e.Show(out, func(w io.Writer) {
 			switch {
 			case len(out.Applied)+len(out.NeedsRestart) == 0:
 				line(w, "No setting changed.")
@@ -274,7 +275,20 @@ var daemonReload = Command{
 			if len(out.NeedsRestart) > 0 {
 				line(w, "Waits for `mcpx daemon restart`: %s", strings.Join(out.NeedsRestart, ", "))
 			}
+			if len(out.Servers) > 0 {
+				line(w, "Taken from the files of the catalog: %s", strings.Join(out.Servers, ", "))
+			}
+			for _, p := range out.Problems {
+				line(w, "%s", plain(p.Where()+": "+p.Text))
+				if p.Hint != "" {
+					line(w, "    %s", plain(p.Hint))
+				}
+			}
 		})
+		if err == nil && len(out.Problems) > 0 {
+			return errAnswerNo
+		}
+		return err
 	},
 }
 

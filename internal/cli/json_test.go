@@ -49,6 +49,7 @@ var jsonOf = map[string][]string{
 	"catalog list":                 {},
 	"catalog review":               {"a", "--approve"},
 	"catalog search":               {"a"},
+	"catalog show":                 {"a"},
 	"config discover":              {},
 	"config inspect":               {},
 	"credential add":               {"a", "--ref", "env:A"},

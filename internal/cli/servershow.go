@@ -77,6 +77,7 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 		add("source", "the configuration of an agent; gone when `mcpx up` ends")
 	default:
 		add("source", wordsFor(s.Source))
+		add("file", s.File)
 	}
 	add("sessions", number(s.Status.Sessions))
 	add("in flight", number(s.Status.InFlight))
@@ -120,7 +121,7 @@ func directoryText(s catalog.Server) string {
 // wordsFor replaces a word for programs by one for people.
 func wordsFor(word string) string {
 	people, ok := map[string]string{
-		"operator": "you added it", "import": "imported from a file", "observed": "the configuration of an agent",
+		"operator": "you added it", "import": "imported from a file", "observed": "the configuration of an agent", "file": "a file of the catalog",
 		"review-pending": "nobody has agreed to it yet", "review-rejected": "it was rejected", catalog.ToolsChanged: "it is in quarantine",
 		catalog.SharedWithNobody: "agents keep entries of their own", catalog.BackendUnsafe: "its URL is not safe",
 		"sharing-narrowed": "some callers have a process of their own, because their agent, project or account is not known",

@@ -24,7 +24,7 @@ func commands() []Command {
 		releaseGate, retirementGate,
 		cutoverDryRun, cutoverImport, cutoverApply, cutoverStatus,
 		configDiscover, configInspect,
-		catalogList, catalogSearch, catalogCandidates, catalogReview, catalogImport, catalogExport,
+		catalogList, catalogSearch, catalogShow, catalogCandidates, catalogReview, catalogImport, catalogExport,
 		agentsDiscover, certifyAgent, agentsSelfCheck, agentsAuth, agentsControl, agentsMount, agentsUnmount,
 		auditRun, auditList, auditVerify, auditExport,
 		planList, planShow,

@@ -20,10 +20,18 @@ const maxTOML = 16 << 20
 // parseTOML reads a document. The decoder says what it means and what is wrong with it; a second pass over its
 // expressions gives the order of the file, which a map has lost.
 func parseTOML(data []byte) (node, error) {
-	if len(data) > maxTOML {
-		return node{}, &catalog.SyntaxError{Reason: fmt.Sprintf("larger than %d MiB", maxTOML>>20)}
-	}
 	data = bytes.TrimPrefix(data, byteOrderMark)
+	doc, err := decodeTOML(data)
+	if err != nil {
+		return node{}, err
+	}
+	return fromTOML(doc, "", orderOf(data)), nil
+}
+
+func decodeTOML(data []byte) (map[string]any, error) {
+	if len(data) > maxTOML {
+		return nil, &catalog.SyntaxError{Reason: fmt.Sprintf("larger than %d MiB", maxTOML>>20)}
+	}
 	var doc map[string]any
 	if err := toml.Unmarshal(data, &doc); err != nil {
 		s := &catalog.SyntaxError{Reason: "no TOML"}
@@ -31,9 +39,33 @@ func parseTOML(data []byte) (node, error) {
 			s.Line, s.Column = e.Position()
 			s.Reason = tomlReason(e)
 		}
-		return node{}, s
+		return nil, s
 	}
-	return fromTOML(doc, "", orderOf(data)), nil
+	return doc, nil
+}
+
+// ReadTOML gives a document as values, and the line in which a path of keys first stands: 0 for one that is not there. An
+// error is a *catalog.SyntaxError; it quotes no value.
+func ReadTOML(data []byte) (doc map[string]any, line func(keys ...string) int, err error) {
+	data = bytes.TrimPrefix(data, byteOrderMark)
+	if doc, err = decodeTOML(data); err != nil {
+		return nil, nil, err
+	}
+	order := orderOf(data)
+	var ends []int
+	for i, c := range data {
+		if c == '\n' {
+			ends = append(ends, i)
+		}
+	}
+	return doc, func(keys ...string) int {
+		at, known := order[strings.Join(keys, pathEnd)+pathEnd]
+		if !known {
+			return 0
+		}
+		before, _ := slices.BinarySearch(ends, at.offset)
+		return before + 1
+	}, nil
 }
 
 // tomlReason is the decoder's message without what it quotes from the file, which may be a secret: keys that are

@@ -27,13 +27,39 @@ func (c *Control) Catalog(ctx context.Context, in api.CatalogQuery) (api.Catalog
 		}
 		page.Revision = catalog.Revision(all)
 		for _, s := range all {
-			if e := governed(s, pins[s.ID]); fits(e, in) {
+			if e := c.placed(governed(s, pins[s.ID])); fits(e, in) {
 				page.Entries = append(page.Entries, e)
 			}
 		}
 		return nil
 	})
 	return page, err
+}
+
+// CatalogServer shows one entry.
+func (c *Control) CatalogServer(ctx context.Context, in api.ServerRef) (api.CatalogEntry, error) {
+	if err := c.allow(ctx, "catalog.show"); err != nil {
+		return api.CatalogEntry{}, err
+	}
+	var e api.CatalogEntry
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		s, err := c.find(ctx, r, in.Name)
+		if err != nil {
+			return err
+		}
+		pins, err := pinsOf(ctx, r, s.ID)
+		e = c.placed(governed(s, pins))
+		return err
+	})
+	return e, err
+}
+
+// placed adds where in its file an entry stands.
+func (c *Control) placed(e api.CatalogEntry) api.CatalogEntry {
+	if e.File != "" {
+		e.Line = c.filedNow().lines[e.ID]
+	}
+	return e
 }
 
 func pinsByServer(ctx context.Context, r catalog.PinReader) (map[string]catalog.Pins, error) {
@@ -51,7 +77,7 @@ func governed(s catalog.Server, pins catalog.Pins) api.CatalogEntry {
 		ID: s.ID, Name: s.Name, Aliases: s.Aliases, Title: s.Title, Notes: s.Notes, Tags: s.Tags, Profiles: s.Profiles,
 		Definition: api.Server{Server: s}.Definition(), Variables: variablesOf(s.Stdio), Headers: headersOf(s.HTTP),
 		Sharing: s.Sharing, Review: s.Review, Lifecycle: s.Lifecycle, Risk: s.Risk.OrUnknown(),
-		Reasons: catalog.NotRoutable(s), PinMode: s.PinMode(), Pinned: len(pins.Tools), Held: pins.Held, Provenance: s.Origins(),
+		Reasons: catalog.NotRoutable(s), PinMode: s.PinMode(), Pinned: len(pins.Tools), Held: pins.Held, Provenance: s.Origins(), File: s.File,
 	}
 	if p, ok := catalog.Identify(catalog.WithoutValues(s)); ok {
 		e.Package = &p

@@ -51,6 +51,8 @@ type Config struct {
 	Observe func(ctx context.Context, look converge.Look) (converge.Observation, error)
 	// Tools is the guard that the gateway was given.
 	Tools *ToolGuard
+	// CatalogFiles reads config/catalog.
+	CatalogFiles func() []catalog.File
 	// Spell writes entries as a file of an agent. Dropped leads from the name of a server to what the agent cannot be told.
 	Spell func(agent string, forms []converge.Form) (document []byte, format string, dropped map[string]string, err error)
 	// Target reads and writes them, inside of a plan only.
@@ -116,6 +118,9 @@ type Control struct {
 	// ranks above every lock of the gateway.
 	change sync.Mutex
 
+	filing sync.Mutex // guards filed; a leaf
+	filed  filed
+
 	// keeping is held over a change of the store of values and that of its record. It ranks below change.
 	keeping sync.Mutex
 }
@@ -134,6 +139,7 @@ func New(c Config) (*Control, error) {
 		{"Reach", c.Reach == nil},
 		{"Observe", c.Observe == nil},
 		{"Tools", c.Tools == nil},
+		{"CatalogFiles", c.CatalogFiles == nil},
 		{"Spell", c.Spell == nil},
 		{"Target", c.Target == nil},
 		{"Look", c.Look == nil},
@@ -181,18 +187,25 @@ func (c *Control) Load(ctx context.Context) error {
 	if err := c.loadTokens(ctx); err != nil {
 		return err
 	}
+	if _, err := c.takeFilesLocked(ctx); err != nil {
+		return err
+	}
 	if err := c.placeOverlay(ctx); err != nil {
 		return err
 	}
 	return c.applyLocked(ctx)
 }
 
-// Reapply gives the gateway once more what the catalog says now.
-func (c *Control) Reapply(ctx context.Context) error {
+// Reapply reads config/catalog again, and gives the gateway what the catalog says now. It gives the names of the servers
+// of the files that came, changed or went, and what cannot be taken.
+func (c *Control) Reapply(ctx context.Context) (changed []string, problems []catalog.FileProblem, err error) {
 	c.change.Lock()
 	defer c.change.Unlock()
 	defer c.stir()
-	return c.applyLocked(ctx)
+	if changed, err = c.takeFilesLocked(ctx); err != nil {
+		return nil, nil, err
+	}
+	return changed, c.filedNow().problems, c.applyLocked(context.WithoutCancel(ctx))
 }
 
 // placeOverlay gives an overlay entry another name when the catalog has its name for another definition, and drops it

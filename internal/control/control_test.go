@@ -78,6 +78,7 @@ type bench struct {
 	restart []api.RestartDaemon
 	reloads int
 
+	files     []catalog.File
 	looked    converge.Look
 	observed  converge.Observation
 	target    fakeTarget
@@ -98,7 +99,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 	c, err := New(Config{
 		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Listener: "127.0.0.1:30000", Base: "http://127.0.0.1:30000"},
 		Reach: func(context.Context, catalog.Server) error { return b.reach },
-		Tools: &ToolGuard{},
+		Tools: &ToolGuard{}, CatalogFiles: func() []catalog.File { return b.files },
 		Spell: func(agent string, forms []converge.Form) ([]byte, string, map[string]string, error) {
 			return nil, "", nil, fault.New(fault.Invalid, "agent-unknown").Saying("%q", agent)
 		},

@@ -538,6 +538,9 @@ func (c *Control) BindCredentials(ctx context.Context, in api.BindCredentials) (
 		if err != nil {
 			return err
 		}
+		if err := c.inFile(old); err != nil {
+			return err
+		}
 		name = old.Name
 		changed, err := edited(old, edit)
 		if err != nil {

@@ -27,6 +27,9 @@ func (c *Control) EditServer(ctx context.Context, in api.EditServer) (api.Server
 		if old, err = c.find(ctx, r, in.Name); err != nil {
 			return err
 		}
+		if err := c.inFile(old); err != nil {
+			return err
+		}
 		if changed, err = edited(old, in); err != nil {
 			return err
 		}

@@ -127,6 +127,7 @@ func (c *Control) withGoverned(ctx context.Context, h api.Health, look bool) (ap
 			Code: t.Code, Severity: t.Severity, Subject: t.Subject, Path: t.Path, Since: t.Since, Text: t.Text, Hint: t.Hint, Command: t.Command,
 		})
 	}
+	h.Findings = append(h.Findings, c.filedFindings()...)
 	c.seeing.Lock()
 	h.Audited = c.audited
 	c.seeing.Unlock()

@@ -46,7 +46,7 @@ func asked(in api.Review) error {
 	usage := func(format string, args ...any) *fault.Error {
 		return fault.New(fault.Invalid, "review-invalid").Saying(format, args...).Hinting("see `mcpx catalog review -h`")
 	}
-	settings := len(in.Bind) > 0 || in.Risk != "" || in.Pins != "" || in.Tags != nil || in.Profiles != nil
+	settings := in.Settings()
 	switch in.Verdict {
 	case api.Promote:
 	case api.Merge:
@@ -285,6 +285,11 @@ func (c *Control) reviewServer(ctx context.Context, tx store.Tx, in api.Review, 
 	old, err := c.find(ctx, tx, in.Subject)
 	if err != nil {
 		return err
+	}
+	if in.Settings() {
+		if err := c.inFile(old); err != nil {
+			return err
+		}
 	}
 	s, err := reviewed(old, in)
 	if err != nil {

@@ -180,6 +180,9 @@ func (c *Control) RemoveServer(ctx context.Context, in api.ServerRef) (api.Done,
 		if err != nil {
 			return err
 		}
+		if err := c.inFile(s); err != nil {
+			return err
+		}
 		name = s.Name
 		if err := tx.DeleteServer(ctx, catalog.DeleteServer{ID: s.ID}); err != nil {
 			return err

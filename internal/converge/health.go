@@ -184,7 +184,7 @@ func (h *health) servers(v Vitals) {
 			}
 		}
 		if len(long) > 0 {
-			h.tell("name-too-long", WeightWarning, s.Name, "mcpx server edit "+s.Name+" --rename NAME", "give it a shorter name", "with the name of the server, agents may refuse %d of its tools: %s", len(long), some(long))
+			h.tell("name-too-long", WeightWarning, s.Name, editCommand(&s, "mcpx server edit "+s.Name+" --rename NAME"), "give it a shorter name", "with the name of the server, agents may refuse %d of its tools: %s", len(long), some(long))
 		}
 	}
 }

@@ -120,6 +120,10 @@ func (x *view) route(f Finding, s *catalog.Server, kind PlanKind) Proposal {
 	for _, m := range raw {
 		name := m.Field[len(m.Field)-1]
 		m.Credential = credentialName(s.Name, name)
+		if s.File != "" { // its bindings are written there
+			open = append(open, name)
+			continue
+		}
 		if x.Known[m.Credential] { // whether it is the same value nobody can tell
 			p.need(needSameValue, fmt.Sprintf("mcpx catalog review %s --bind %s=store:%s", s.Name, name, m.Credential))
 			continue
@@ -133,7 +137,7 @@ func (x *view) route(f Finding, s *catalog.Server, kind PlanKind) Proposal {
 		}
 	}
 	for _, name := range open {
-		p.need(needBinding, fmt.Sprintf("mcpx catalog review %s --bind %s=env:%s", s.Name, name, catalog.VariableFor(name)))
+		p.need(needBinding, bindCommand(s, name))
 	}
 	x.ready(&p, s, moves)
 	form := x.form(&p, f.Entry, s)
@@ -146,6 +150,19 @@ func (x *view) route(f Finding, s *catalog.Server, kind PlanKind) Proposal {
 	x.set(&p, f.Entry, form, moves)
 	p.auto = append(p.auto, x.autoEntry(f, s)...)
 	return p
+}
+
+// editCommand is the command that changes an entry of the catalog; for one that stands in a file, the one that says where.
+func editCommand(s *catalog.Server, command string) string {
+	if s.File != "" {
+		return "mcpx catalog show " + s.Name
+	}
+	return command
+}
+
+// bindCommand is the command that says where the value of a variable or header comes from.
+func bindCommand(s *catalog.Server, name string) string {
+	return editCommand(s, fmt.Sprintf("mcpx catalog review %s --bind %s=env:%s", s.Name, name, catalog.VariableFor(name)))
 }
 
 // set is the usual only step: the entry gets a form.
@@ -170,7 +187,7 @@ func (x *view) ready(p *Proposal, s *catalog.Server, moves []Move) {
 			if slices.ContainsFunc(moves, func(m Move) bool { return strings.EqualFold(m.Field[len(m.Field)-1], name) }) {
 				continue // the apply binds it
 			}
-			p.need(needBinding, fmt.Sprintf("mcpx catalog review %s --bind %s=env:%s", s.Name, name, catalog.VariableFor(name)))
+			p.need(needBinding, bindCommand(s, name))
 		case catalog.SwitchedOff:
 			p.need(needRoutable, "mcpx server enable "+s.Name)
 		case catalog.ToolsChanged:
@@ -193,7 +210,7 @@ func (x *view) form(p *Proposal, e Entry, s *catalog.Server) *Form {
 		p.reason(formWorkspace)
 	}
 	if here && s.Sharing != catalog.ShareWorkspace {
-		p.need(needWorkspace, "mcpx server edit "+s.Name+" --sharing workspace")
+		p.need(needWorkspace, editCommand(s, "mcpx server edit "+s.Name+" --sharing workspace"))
 	}
 	var pass []string
 	if s.Stdio != nil {

@@ -79,6 +79,7 @@ type Daemon struct {
 	unix     net.Listener
 	serving  bool // start succeeded: the socket in the file system is ours
 	loop     *loop
+	watching *loop // of config/catalog
 
 	hand      sync.Mutex      // held while a hand-over runs, and for good when this daemon let go
 	letgo     bool            // guarded by hand
@@ -178,6 +179,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := me.write(c.Paths); err != nil {
 		return err
 	}
+	d.watching = d.watchCatalog()
 	if d.settings.Watch {
 		d.loop = d.startLoop()
 	}
@@ -218,7 +220,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		return err
 	}
 	d.control, err = control.New(control.Config{
-		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
+		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certified: newCertificates(d).certified, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
@@ -377,7 +379,7 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 		return api.Reloaded{}, err
 	}
 	out := d.take(next, policy)
-	if err := d.control.Reapply(ctx); err != nil {
+	if out.Servers, out.Problems, err = d.control.Reapply(ctx); err != nil {
 		return api.Reloaded{}, err
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "settings reloaded", slog.Any(key.Applied, out.Applied), slog.Any(key.NeedsRestart, out.NeedsRestart))
@@ -435,6 +437,7 @@ const linger = 2 * time.Second
 // release undoes what start did, as far as it came.
 func (d *Daemon) release(ctx context.Context, children bool) error {
 	crash.Point("daemon.stopping")
+	d.watching.stop(ctx)
 	d.loop.stop(ctx)
 	// The edges refuse what is new from now on, and wait for what is in work; the gateway ends that.
 	edges, cut := context.WithCancel(ctx)

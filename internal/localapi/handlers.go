@@ -54,6 +54,7 @@ var handlers = map[string]handler{
 	"server.restart":     unary(api.Service.RestartServer),
 	"server.import":      unary(api.Service.ImportServers),
 	"catalog.list":       unary(api.Service.Catalog),
+	"catalog.show":       unary(api.Service.CatalogServer),
 	"catalog.candidates": unary(api.Service.Candidates),
 	"catalog.review":     unary(api.Service.Review),
 	"catalog.link":       unary(api.Service.LinkEntry),

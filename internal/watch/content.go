@@ -31,12 +31,12 @@ type content struct {
 }
 
 // same says whether nothing happened between two contents. A file that was written anew with what it was before is another
-// one: whoever was told may have seen, or written, what was there in between.
+// one: whoever was told may have seen, or written, what was there in between. So is one that others may write now, or no more.
 func (c content) same(other content) bool {
 	if c.sum != other.sum || (c.info == nil) != (other.info == nil) {
 		return false
 	}
-	return c.info == nil || os.SameFile(c.info, other.info) && c.info.ModTime().Equal(other.info.ModTime())
+	return c.info == nil || os.SameFile(c.info, other.info) && c.info.ModTime().Equal(other.info.ModTime()) && c.info.Mode() == other.info.Mode()
 }
 
 // read reads a file, through links. One that has the identity, size and time of the last content is not read again,

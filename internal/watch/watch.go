@@ -42,6 +42,7 @@ const (
 // Config is what a Watcher needs.
 type Config struct {
 	Files func() []string // absolute paths of the files of interest; asked again at each rescan
+	Dirs  []string        // directories in which more of them may appear: then Files is asked again
 	Log   *slog.Logger
 }
 
@@ -161,12 +162,12 @@ func (w *Watcher) paths() []string {
 // notified looks at the files that a notification may be about.
 func (w *Watcher) notified(e fsnotify.Event) {
 	about, known := w.touches[e.Name]
-	if !known {
+	if !known && (!e.Has(fsnotify.Create) || !slices.Contains(w.cfg.Dirs, filepath.Dir(e.Name))) {
 		return
 	}
 	if e.Has(fsnotify.Create) || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
-		w.arm() // a directory or a link may lead elsewhere now
-		about = append(slices.Clone(about), w.touches[e.Name]...)
+		fresh := w.arm() // a directory or a link may lead elsewhere now
+		about = append(append(fresh, about...), w.touches[e.Name]...)
 	}
 	w.compare(about, true)
 }
@@ -230,8 +231,29 @@ func (w *Watcher) next() (at time.Time, some bool) {
 	return at, some
 }
 
-// arm asks for the files again, and watches the directories in which they are or would appear.
-func (w *Watcher) arm() {
+// arm asks for the files again, and watches the directories in which they are or would appear. It gives the files that are
+// new to it.
+func (w *Watcher) arm() (fresh []string) {
+	// What was made in a directory before it was watched is told by nobody: after each new watch it is looked at again.
+	for range maxRounds {
+		fresh = append(fresh, w.ask()...)
+		w.touches = map[string][]string{}
+		want := map[string]bool{}
+		for path := range w.files {
+			w.reach(path, want)
+		}
+		for _, dir := range w.cfg.Dirs {
+			w.reach(filepath.Join(dir, "*"), want) // any name that is in it
+		}
+		if !w.watch(want) {
+			break
+		}
+	}
+	return fresh
+}
+
+// ask asks which files are of interest, and gives those that are new. What is known of those that stay is kept.
+func (w *Watcher) ask() (fresh []string) {
 	paths := w.cfg.Files()
 	if len(paths) > maxFiles {
 		paths = paths[:maxFiles]
@@ -245,19 +267,10 @@ func (w *Watcher) arm() {
 		}
 		if w.files[path] = old[path]; w.files[path] == nil {
 			w.files[path] = &file{seen: content{sum: absent}}
+			fresh = append(fresh, path)
 		}
 	}
-	// What was made in a directory before it was watched is told by nobody: after each new watch it is looked at again.
-	for range maxRounds {
-		w.touches = map[string][]string{}
-		want := map[string]bool{}
-		for path := range w.files {
-			w.reach(path, want)
-		}
-		if !w.watch(want) {
-			return
-		}
-	}
+	return fresh
 }
 
 // reach adds what leads to a file: each link of the chain, and the directory of each, or the nearest one that is there.

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,13 @@ func running(t *testing.T, notify bool, paths ...string) <-chan []string {
 			t.Skipf("skip: no notification here: %v", err)
 		}
 	}
-	w := newWatcher(Config{Files: func() []string { return paths }, Log: slog.New(slog.DiscardHandler)}, source)
+	return follow(t, Config{Files: func() []string { return paths }, Log: slog.New(slog.DiscardHandler)}, source)
+}
+
+// follow gives the hints of a watcher.
+func follow(t *testing.T, c Config, source *fsnotify.Watcher) <-chan []string {
+	t.Helper()
+	w := newWatcher(c, source)
 	w.poll = 20 * time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	hints, done := make(chan []string, 16), make(chan struct{})
@@ -122,6 +129,45 @@ func link(t *testing.T, target, path string) {
 	if err := os.Symlink(target, path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestNewFiles: files that nobody has named before are found when they appear in a directory of interest, which may appear
+// later itself; one that goes is told, and so is one that others may write now.
+func TestNewFiles(t *testing.T) {
+	source, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Skipf("skip: no notification here: %v", err)
+	}
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	seen := map[string]bool{}
+	hints := follow(t, Config{Log: slog.New(slog.DiscardHandler), Dirs: []string{dir}, Files: func() []string {
+		found, err := filepath.Glob(filepath.Join(dir, "*.x"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, path := range found {
+			seen[path] = true
+		}
+		return slices.Sorted(maps.Keys(seen))
+	}}, source)
+	one, two := filepath.Join(dir, "one.x"), filepath.Join(dir, "two.x")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, one, "1")
+	expect(t, hints, one)
+	write(t, filepath.Join(dir, "other"), "1")
+	write(t, filepath.Join(dir, "staged"), "2")
+	rename(t, filepath.Join(dir, "staged"), two)
+	expect(t, hints, two)
+	if err := os.Chmod(two, 0o622); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, hints, two)
+	if err := os.Remove(one); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, hints, one)
 }
 
 // TestLaterDirectory: directories that appear, go, and appear again are followed.
