@@ -23,6 +23,10 @@ const (
 	Shim      Prefix = "shim"
 	Token     Prefix = "tok"
 	Operation Prefix = "op"
+	Project   Prefix = "proj"
+	Session   Prefix = "rs" // a remote one
+	Handoff   Prefix = "ho"
+	WorkPlan  Prefix = "wp"
 )
 
 // Source makes ids. Time and randomness come in as values, so tests get the ids they expect.

@@ -14,6 +14,7 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/operation"
+	"mcpx/internal/session"
 )
 
 // DB is the transaction port. Its errors are *fault.Error.
@@ -39,6 +40,7 @@ type Reader interface {
 	event.Reader
 	operation.Reader
 	operation.ResultReader
+	session.Reader
 	SessionReader
 	MetaReader
 }
@@ -55,6 +57,7 @@ type Tx interface {
 	event.Log
 	operation.Store
 	operation.ResultStore
+	session.Store
 	Sessions
 	Meta
 }

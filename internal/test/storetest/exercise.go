@@ -60,6 +60,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 	maps.Copy(methods, tokenCases)
 	maps.Copy(methods, operationCases)
 	maps.Copy(methods, credentialCases)
+	maps.Copy(methods, remoteCases)
 	for _, port := range []reflect.Type{reflect.TypeFor[store.Tx](), reflect.TypeFor[store.Reader]()} {
 		for m := range port.Methods() {
 			if methods[m.Name] == nil {
@@ -262,7 +263,7 @@ func putServer(t *testing.T, p Pair) {
 func deleteServer(t *testing.T, p Pair) {
 	put(t, p.Write, server("srv_1", "git", "vcs"), server("srv_2", "web"))
 	change(t, p.Write, func(tx store.Tx) error {
-		return tx.PutSession(t.Context(), store.PutSession{Session: session("s1", "srv_1")})
+		return tx.PutSession(t.Context(), store.PutSession{Session: transportSession("s1", "srv_1")})
 	})
 	change(t, p.Write, func(tx store.Tx) error {
 		return tx.DeleteServer(t.Context(), catalog.DeleteServer{ID: "srv_1"})
@@ -277,7 +278,7 @@ func deleteServer(t *testing.T, p Pair) {
 	}), fault.NotFound, "server-unknown")
 }
 
-func session(id, server string) store.Session {
+func transportSession(id, server string) store.Session {
 	return store.Session{
 		ID: id, Server: server, Principal: "owner", Agent: "codex", Workspace: "/w", Instance: "i1", Version: "2025-11-25", Lane: server + "/session/" + id,
 		Initial: []byte("{\"n\":9007199254740993,\"bad\":\"\xff\x00\"}"), Answer: []byte(`{"b":1,"a":2}`), Setup: []byte(`{"level":3}`),
@@ -304,7 +305,7 @@ func putSessions(t *testing.T, db store.DB, all ...store.Session) {
 
 func sessions(t *testing.T, p Pair) {
 	put(t, p.Write, server("srv_1", "one"), server("srv_2", "two"))
-	putSessions(t, p.Write, session("z", "srv_1"), session("y", "srv_2"), session("x", "srv_1"))
+	putSessions(t, p.Write, transportSession("z", "srv_1"), transportSession("y", "srv_2"), transportSession("x", "srv_1"))
 	ids := func(l store.ListSessions) (out []string) {
 		for _, s := range listSessions(t, p.Read, l) {
 			out = append(out, s.ID)
@@ -322,7 +323,7 @@ func sessions(t *testing.T, p Pair) {
 
 	var many []store.Session
 	for i := range store.MaxSessionPage + 3 {
-		many = append(many, session(fmt.Sprintf("m%d", i), "srv_2"))
+		many = append(many, transportSession(fmt.Sprintf("m%d", i), "srv_2"))
 	}
 	putSessions(t, p.Write, many...)
 	if n := len(ids(store.ListSessions{Limit: 1 << 30})); n != store.MaxSessionPage {
@@ -336,8 +337,8 @@ func sessions(t *testing.T, p Pair) {
 
 func putSession(t *testing.T, p Pair) {
 	put(t, p.Write, server("srv_1", "one"))
-	want := session("s", "srv_1")
-	putSessions(t, p.Write, want, session("later", "srv_1"))
+	want := transportSession("s", "srv_1")
+	putSessions(t, p.Write, want, transportSession("later", "srv_1"))
 	want.Created = store.CutTime(want.Created)
 	got := listSessions(t, p.Read, store.ListSessions{Limit: 1})[0]
 	if got.Seq == 0 {
@@ -353,13 +354,13 @@ func putSession(t *testing.T, p Pair) {
 	same(t, "second put", again, listSessions(t, p.Read, store.ListSessions{Limit: 1})[0])
 
 	wantFault(t, p.Write.Change(t.Context(), func(tx store.Tx) error {
-		return tx.PutSession(t.Context(), store.PutSession{Session: session("lost", "srv_unknown")})
+		return tx.PutSession(t.Context(), store.PutSession{Session: transportSession("lost", "srv_unknown")})
 	}), fault.NotFound, "server-unknown")
 }
 
 func deleteSession(t *testing.T, p Pair) {
 	put(t, p.Write, server("srv_1", "one"))
-	putSessions(t, p.Write, session("a", "srv_1"), session("b", "srv_1"))
+	putSessions(t, p.Write, transportSession("a", "srv_1"), transportSession("b", "srv_1"))
 	last := listSessions(t, p.Read, store.ListSessions{})[1].Seq
 	drop := func(id string) {
 		change(t, p.Write, func(tx store.Tx) error {
@@ -368,7 +369,7 @@ func deleteSession(t *testing.T, p Pair) {
 	}
 	drop("b")
 	drop("b") // a second DELETE of the client is no error
-	putSessions(t, p.Write, session("c", "srv_1"))
+	putSessions(t, p.Write, transportSession("c", "srv_1"))
 	got := listSessions(t, p.Read, store.ListSessions{After: last})
 	if len(got) != 1 || got[0].ID != "c" {
 		t.Errorf("after %d came %v; want c with a new Seq, though b was the last and is gone", last, got)
