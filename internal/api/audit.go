@@ -166,6 +166,7 @@ type ReceiptPage struct {
 // RollBack makes the plan that takes a receipt back.
 type RollBack struct {
 	Receipt string `json:"-" path:"receipt"` // a beginning is enough; a plan stands for its latest receipt
+	Merge   bool   `json:"merge,omitempty"`  // what others did to the same entries since stays; what would be a guess is told as a conflict
 }
 
 // Agents are the agents that mcpx knows.

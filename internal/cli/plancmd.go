@@ -186,10 +186,13 @@ var rollback = Command{
 	Long: "RECEIPT is the id that `mcpx apply` printed, or the plan that it carried out. The answer is a plan: it shows the\n" +
 		"difference, is approved like another one where its original was, and is carried out by `mcpx apply`. If the file is\n" +
 		"as the apply left it, its bytes become exactly what they were; if others have edited it since, only the entry is\n" +
-		"put back, and if the entry itself was edited, nothing is offered. A rollback can be rolled back.\n" +
+		"put back, and if the entry itself was edited, nothing is offered. --merge takes back what the apply did to the entry\n" +
+		"and keeps what others wrote into it since; where both changed the same place, nothing is offered, and the three\n" +
+		"contents of the place are shown (exit code 1). A rollback can be rolled back.\n" +
 		"Without RECEIPT it lists the receipts, the newest first.",
-	Example: "mcpx rollback\nmcpx rollback rcp_01J",
+	Example: "mcpx rollback\nmcpx rollback rcp_01J\nmcpx rollback rcp_01J --merge",
 	Flags: []Flag{
+		{Name: "merge", Kind: BoolFlag, Usage: "keep what others wrote into the entry since, and take back only what the apply did"},
 		{Name: "plan", Kind: StringFlag, Value: "PLAN", Usage: "list only the receipts of PLAN"},
 		{Name: "path", Kind: StringFlag, Value: "FILE", Usage: "list only those that wrote FILE"},
 		limitFlag,
@@ -199,12 +202,21 @@ var rollback = Command{
 		if err != nil {
 			return err
 		}
+		if a.Bool("merge") && a.Len() == 0 {
+			return misused("--merge needs a receipt", "rollback")
+		}
 		if a.Len() == 1 {
-			view, err := service.RollBack(e.operation(ctx), api.RollBack{Receipt: a.Pos(0)})
+			view, err := service.RollBack(e.operation(ctx), api.RollBack{Receipt: a.Pos(0), Merge: a.Bool("merge")})
 			if err != nil {
 				return err
 			}
-			return e.showPlan(view)
+			if err := e.showPlan(view); err != nil {
+				return err
+			}
+			if view.State == converge.PlanErrored {
+				return errAnswerNo
+			}
+			return nil
 		}
 		page, err := service.Receipts(ctx, api.ReceiptsQuery{Plan: a.String("plan"), Path: a.String("path"), Limit: a.Int("limit")})
 		if err != nil {

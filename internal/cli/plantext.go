@@ -54,6 +54,7 @@ func (e *Env) planText(w io.Writer, l looks, v api.PlanView) {
 	for _, p := range v.Problems {
 		line(w, "problem: %s: %s", p.Code, plain(meaning(p.Code, p.Text)))
 	}
+	conflictText(w, v.Conflicts)
 	list(w, "Before it can be applied:", v.Needs)
 	list(w, "To know:", v.Effects)
 	e.explain(w, codesOf(v))
@@ -103,6 +104,24 @@ func (e *Env) changeText(w io.Writer, l looks, c converge.Change) {
 	}
 	for _, n := range c.Notes {
 		line(w, "note: %s: %s", n.Code, plain(n.Text))
+	}
+}
+
+// conflictText shows the three contents of each place that a rollback could not join.
+func conflictText(w io.Writer, all []converge.Conflict) {
+	value := func(text string) string {
+		if text == "" {
+			return "nothing"
+		}
+		return plain(text)
+	}
+	for _, c := range all {
+		line(w, "")
+		line(w, "conflict    %s in %s", plain(strings.Join(c.At, ".")), plain(c.Path))
+		pairs(w, [][2]string{{"  before", value(c.Before)}, {"  applied", value(c.Applied)}, {"  now", value(c.Now)}})
+	}
+	if len(all) > 0 {
+		line(w, "\nIn each of these places write what is behind \"before\" or \"applied\", or leave the file as it is.")
 	}
 }
 

@@ -109,6 +109,10 @@ func (f *Files) draft(look converge.Look, d converge.Drafting, data []byte, exis
 	return w.entries()
 }
 
+func nothingToChange(path string) *fault.Error {
+	return fault.New(fault.Conflict, "nothing-to-change").Saying("%s is as it should be already", path)
+}
+
 func invalidSteps(why string) *fault.Error {
 	return fault.New(fault.Invalid, "request-invalid").Saying("%s", why)
 }
@@ -193,7 +197,7 @@ func (w *drafting) entries() (drafted, error) {
 		return drafted{}, err
 	}
 	if len(spans) == 0 {
-		return drafted{}, fault.New(fault.Conflict, "nothing-to-change").Saying("%s is as it should be already", w.d.Path)
+		return drafted{}, nothingToChange(w.d.Path)
 	}
 	result := applySpans(w.data, spans)
 	after, err := w.verify(spans, result)
@@ -407,7 +411,7 @@ func (w *drafting) drafted(spans []span, result []byte, after node) (drafted, er
 	if bound {
 		change.Notes = append(change.Notes, converge.Note{Code: "context-may-move", Text: w.agent.Title() + " rewrites this file while it runs: the plan holds as long as the entry is the same, and the lines around it may differ when it is applied"})
 	}
-	return drafted{result: result, change: change, moves: w.moves}, nil
+	return drafted{result: result, spans: spans, change: change, moves: w.moves}, nil
 }
 
 // rewritten says whether the agent writes the file by itself, so that only the entries count (governance.md section 7.3).

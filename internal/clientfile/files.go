@@ -46,6 +46,7 @@ func NewFiles(cfg FilesConfig) (*Files, error) {
 // credential store and nowhere else.
 type drafted struct {
 	result []byte
+	spans  []span
 	remove bool // the file goes
 	change converge.Change
 	moves  map[string]string // credential -> value that left the file

@@ -41,11 +41,7 @@ func masks(f Format, data []byte, near []span) []mask {
 			continue
 		}
 		if text, hidden := l.hidden(); hidden && l.end > l.start {
-			m := mask{start: l.start, end: l.end, text: text, secret: l.value}
-			if l.isValue() && !catalog.SecretName(l.at[len(l.at)-1]) && !catalog.SecretValue(l.value) {
-				m.secret = ""
-			}
-			all = append(all, m)
+			all = append(all, mask{start: l.start, end: l.end, text: text, secret: l.secret()})
 		}
 	}
 	return all
@@ -75,6 +71,14 @@ func around(data []byte, ranges []span) []span {
 // isValue says whether the text is that of a variable or header.
 func (l literal) isValue() bool {
 	return l.list == nil && len(l.at) > 1 && slices.Contains(valueFields, l.at[len(l.at)-2])
+}
+
+// secret is a hidden text that is looked for everywhere else, too; "" it may be any text.
+func (l literal) secret() string {
+	if l.isValue() && !catalog.SecretName(l.at[len(l.at)-1]) && !catalog.SecretValue(l.value) {
+		return ""
+	}
+	return l.value
 }
 
 // hidden says what stands in the place of the text, when it is not shown.

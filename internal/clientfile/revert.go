@@ -17,7 +17,7 @@ func (w *drafting) whole(result []byte, remains bool) (drafted, error) {
 		return drafted{}, err
 	}
 	if remains == w.exists && bytes.Equal(result, w.data) {
-		return drafted{}, fault.New(fault.Conflict, "nothing-to-change").Saying("%s is as it should be already", w.d.Path)
+		return drafted{}, nothingToChange(w.d.Path)
 	}
 	var spans []span
 	if s := differing(w.data, result); s.end > s.start || len(s.text) > 0 {
@@ -33,7 +33,7 @@ func (w *drafting) whole(result []byte, remains bool) (drafted, error) {
 	} else {
 		result = nil
 	}
-	return drafted{result: result, remove: !remains, change: change, moves: w.moves}, nil
+	return drafted{result: result, spans: spans, remove: !remains, change: change, moves: w.moves}, nil
 }
 
 // differing is the range in which two contents differ.
@@ -59,11 +59,11 @@ func differing(old, now []byte) span {
 func changedSince(path string) *fault.Error {
 	return fault.New(fault.Stale, "changed-since").
 		Saying("%s was changed by somebody else where the rollback would write", path).
-		Hinting("compare the file with its backup: `mcpx audit verify` names it, and edit by hand")
+		Hinting("`mcpx rollback RECEIPT --merge` keeps what was written since, where it can be told apart")
 }
 
 // revert takes back what a receipt did to the file: the exact bytes when nobody wrote it since, else only the entries,
-// when they are still as the receipt left them (governance.md section 7.5).
+// when they are still as the receipt left them, or what the receipt did to them (governance.md section 7.5).
 func (w *drafting) revert(step converge.Step) (drafted, error) {
 	r := w.d.Reverts
 	if r == nil {
@@ -82,9 +82,12 @@ func (w *drafting) revert(step converge.Step) (drafted, error) {
 		return dr, nil
 	}
 	if r.After.Absent || !w.exists || w.agent == "" || len(r.Leaves) == 0 {
+		if step.Merge {
+			return drafted{}, w.cannotMerge(r)
+		}
 		return drafted{}, changedSince(w.d.Path)
 	}
-	return w.revertEntries(before.Data, !before.Absent, r)
+	return w.revertEntries(before.Data, !before.Absent, r, step.Merge)
 }
 
 func hashOf(data []byte) string {
@@ -105,7 +108,9 @@ func (w *drafting) leaves(data []byte, all []converge.Bound) []converge.Bound {
 	return out
 }
 
-func (w *drafting) revertEntries(before []byte, existed bool, r *converge.Written) (drafted, error) {
+// revertEntries takes back what the receipt did to entries of a file that others have written since. With merge it may
+// also have been the same entries.
+func (w *drafting) revertEntries(before []byte, existed bool, r *converge.Written, merge bool) (drafted, error) {
 	var err error
 	if w.root, err = w.read(w.data); err != nil {
 		return drafted{}, err
@@ -116,32 +121,55 @@ func (w *drafting) revertEntries(before []byte, existed bool, r *converge.Writte
 			return drafted{}, changedSince(w.d.Path)
 		}
 	}
-	w.note("third-party-edit", "the file was changed since: only the entries of the receipt go back")
+	if merge {
+		w.note("third-party-edit", "the file was changed since: what was written since stays, in the entries of the receipt, too")
+	} else {
+		w.note("third-party-edit", "the file was changed since: only the entries of the receipt go back")
+	}
+	done := w.replay(before, existed, r)
+	var m merging
 	for _, b := range r.Leaves {
-		up := lookup(w.root, b.At[:len(b.At)-1])
-		t := touched{at: b.At, old: lookup(w.root, b.At), step: converge.Step{Op: converge.StepRevert, Name: b.At[len(b.At)-1]}}
-		if up.kind == list && b.Digest == "" { // it was removed from a list, where another item may stand now
-			t.at, t.old = join(b.At[:len(b.At)-1], []string{itemBehind(up)}), node{}
+		was, applied := valueAt(old, b.At), valueAt(done.root, b.At)
+		if b.Digest == "" {
+			applied = nil // where it stood in a list another one may stand
 		}
-		if w.files.digest(t.old) != b.Digest {
+		known := b.Digest == "" || applied != nil && w.files.digest(*applied) == b.Digest
+		if !known {
+			applied = nil
+		}
+		at, sure := w.standing(b, was, applied)
+		t := touched{at: at, old: lookup(w.root, at), step: converge.Step{Op: converge.StepRevert, Name: b.At[len(b.At)-1]}, gone: was == nil}
+		unchanged := w.files.digest(t.old) == b.Digest
+		now := valueAt(w.root, at)
+		switch {
+		case !sure && merge:
+			m.conflict(at, was, applied, now)
+		case !sure:
 			return drafted{}, changedSince(w.d.Path)
-		}
-		was := lookup(old, b.At)
-		o := op{at: t.at}
-		if was.kind != absent {
-			o.value = &was
-		} else {
-			t.gone = true
-			o.at = w.outermost(t.at, old, r.Leaves)
-		}
-		if !slices.ContainsFunc(w.ops, func(p op) bool { return slices.Equal(p.at, o.at) }) {
-			w.ops = append(w.ops, o)
+		case unchanged && known && b.Digest != "" && was != nil: // field by field, so that more of the bytes stay
+			m.join(at, was, applied, now)
+		case unchanged:
+			w.putBack(at, was, old, r.Leaves)
+		case !merge:
+			return drafted{}, changedSince(w.d.Path)
+		case !known:
+			m.conflict(at, was, nil, now)
+			m.unknown = true
+		default:
+			m.join(at, was, applied, now)
 		}
 		w.touched = append(w.touched, t)
 	}
-	spans, err := w.undoSpans(before, existed, r)
+	if err := m.failed(w.d.Path); err != nil {
+		return drafted{}, err
+	}
+	w.ops = append(w.ops, m.ops...)
+	spans, err := w.undoSpans(done)
 	if err != nil {
 		return drafted{}, err
+	}
+	if len(spans) == 0 {
+		return drafted{}, nothingToChange(w.d.Path)
 	}
 	result := applySpans(w.data, spans)
 	after, err := w.verify(spans, result)
@@ -149,6 +177,63 @@ func (w *drafting) revertEntries(before []byte, existed bool, r *converge.Writte
 		return drafted{}, err
 	}
 	return w.drafted(spans, result, after)
+}
+
+// putBack gives a whole entry what it was before.
+func (w *drafting) putBack(at []string, was *node, old node, leaves []converge.Bound) {
+	o := op{at: at, value: was}
+	if was == nil {
+		o.at = w.outermost(at, old, leaves)
+	}
+	if !slices.ContainsFunc(w.ops, func(p op) bool { return slices.Equal(p.at, o.at) }) {
+		w.ops = append(w.ops, o)
+	}
+}
+
+// standing is where an entry of the receipt stands now. In a list others may have moved it, and its name tells which one
+// it is; one that is not there gets the next number behind the last. Not sure: several could be it.
+func (w *drafting) standing(b converge.Bound, was, applied *node) (at []string, sure bool) {
+	container := b.At[:len(b.At)-1]
+	up := lookup(w.root, container)
+	if up.kind != list {
+		return b.At, true
+	}
+	behind := len(up.items)
+	for _, t := range w.touched {
+		if t.old.kind == absent {
+			behind++
+		}
+	}
+	numbered := func(i int) []string { return join(container, []string{strconv.Itoa(i)}) }
+	var named, same []int
+	for i, item := range up.items {
+		if was != nil && item.get(nameField).text == was.get(nameField).text || applied != nil && item.get(nameField).text == applied.get(nameField).text {
+			named = append(named, i)
+			if w.files.digest(item) == b.Digest {
+				same = append(same, i)
+			}
+		}
+	}
+	switch {
+	case was == nil && applied == nil: // only its number is known
+		return b.At, true
+	case len(same) == 1:
+		return numbered(same[0]), true
+	case len(named) == 0:
+		return numbered(behind), true
+	}
+	return numbered(named[0]), len(named) == 1
+}
+
+// nameField holds the name of an entry in a list.
+const nameField = "name"
+
+// valueAt is a value by its place, nil when there is none.
+func valueAt(n node, at []string) *node {
+	if v := lookup(n, at); v.kind != absent {
+		return &v
+	}
+	return nil
 }
 
 // outermost is the container that the receipt made for its entries, when nothing else is in it; else the entry itself.
@@ -167,58 +252,97 @@ func (w *drafting) outermost(at []string, old node, leaves []converge.Bound) []s
 	return at
 }
 
-// undoSpans looks for the very bytes that the receipt wrote, and puts back what stood there. Where somebody has written
-// in between, the entries are written anew.
-func (w *drafting) undoSpans(before []byte, existed bool, r *converge.Written) ([]span, error) {
-	if spans, ok := w.exactly(before, existed, r); ok {
-		if n, err := w.dialect.parse(applySpans(w.data, spans)); err == nil && same(n, applied(w.root, w.ops)) {
+// undoSpans follows the bytes that the receipt wrote into those of now, and puts back what stood there. Where somebody
+// has written over them, the entries are written anew.
+func (w *drafting) undoSpans(done replayed) ([]span, error) {
+	if done.data != nil {
+		spans, ok := carried(inverse(done.before, done.spans), hunks(done.data, w.data))
+		if n, err := w.dialect.parse(applySpans(w.data, spans)); ok && err == nil && w.inPlace(n) {
 			return spans, nil
 		}
 	}
 	return w.dialect.splice(w.data, w.ops)
 }
 
-// exactly drafts the change of the receipt once more, which gives the bytes behind it, and follows its spans into the
-// bytes of now. It works when the other edits are in one range that has no byte of a span.
-func (w *drafting) exactly(before []byte, existed bool, r *converge.Written) ([]span, bool) {
-	if len(r.Steps) == 0 || r.Steps[0].Op == converge.StepRevert || r.Steps[0].Op == converge.StepFile {
-		return nil, false
-	}
-	past := &drafting{files: w.files, system: w.system, hub: w.hub, agent: w.agent, dialect: w.dialect, location: w.location, moves: map[string]string{}}
-	past.d = converge.Drafting{Agent: w.d.Agent, Path: w.d.Path, Steps: r.Steps}
-	past.root, past.exists = node{kind: object}, existed
-	if existed {
-		n, err := w.dialect.parse(before)
-		if err != nil {
-			return nil, false
+// inPlace says whether a document is what the operations ask for. Items that come back into a list may stand where they
+// stood, and not at its end: then the operations ask for that.
+func (w *drafting) inPlace(n node) bool {
+	want := applied(w.root, w.ops)
+	for i := range w.touched {
+		t := &w.touched[i]
+		container := t.at[:len(t.at)-1]
+		if up := lookup(w.root, container); up.kind != list || t.old.kind != absent || t.gone {
+			continue
 		}
-		past.root, past.data = n, before
-	}
-	if past.plan() != nil {
-		return nil, false
-	}
-	spans, err := w.dialect.splice(past.data, past.ops)
-	if err != nil {
-		return nil, false
-	}
-	after := applySpans(past.data, spans)
-	if hashOf(after) != r.After.SHA256 {
-		return nil, false // another version of us wrote it
-	}
-	edit := differing(after, w.data)
-	back := inverse(past.data, spans)
-	for i, s := range back {
-		switch {
-		case s.end <= edit.start:
-		case s.start >= edit.end:
-			shift := len(edit.text) - (edit.end - edit.start)
-			back[i].start, back[i].end = s.start+shift, s.end+shift
-		default:
-			return nil, false
+		back, items := lookup(want, t.at), lookup(n, container).items
+		here := slices.IndexFunc(items, func(item node) bool { return same(item, back) })
+		if here < 0 {
+			return false
 		}
+		moved := lookup(want, container)
+		last, _ := strconv.Atoi(t.at[len(t.at)-1]) // standing wrote it
+		moved.items = slices.Insert(slices.Delete(slices.Clone(moved.items), last, last+1), min(here, last), back)
+		w.ops = append(slices.DeleteFunc(w.ops, func(o op) bool { return hasPrefix(o.at, container) }), op{at: container, value: &moved})
+		want = applied(w.root, w.ops)
+		t.at = join(container, []string{strconv.Itoa(here)})
 	}
-	return back, true
+	return same(n, want)
 }
 
-// itemBehind is the number behind the last item of a list.
-func itemBehind(n node) string { return strconv.Itoa(len(n.items)) }
+// replayed is what a receipt did, found out by doing it once more.
+type replayed struct {
+	root   node // the document as the receipt left it; what is in it counts where the receipt has the same digest
+	before []byte
+	data   []byte // as the receipt left it; nil when these bytes cannot be made any more
+	spans  []span // of before
+}
+
+// replay drafts the change of a receipt once more. Another version of mcpx may have written other bytes for the same
+// entries.
+func (w *drafting) replay(before []byte, existed bool, r *converge.Written) replayed {
+	if len(r.Steps) == 0 || r.Steps[0].Op == converge.StepFile {
+		return replayed{}
+	}
+	past := &drafting{
+		files: w.files, system: w.system, hub: w.hub, agent: w.agent, dialect: w.dialect, location: w.location,
+		data: before, exists: existed, moves: map[string]string{}, d: converge.Drafting{Agent: w.d.Agent, Path: w.d.Path, Steps: r.Steps},
+	}
+	var spans []span
+	if step := r.Steps[0]; step.Op == converge.StepRevert {
+		var err error
+		if past.d.Reverts, err = w.files.reverted(converge.Change{Path: w.d.Path, Steps: r.Steps}); err != nil {
+			return replayed{}
+		}
+		dr, err := past.revert(step)
+		if err != nil {
+			return replayed{}
+		}
+		spans = dr.spans
+	} else {
+		past.root = node{kind: object}
+		if existed {
+			n, err := w.dialect.parse(before)
+			if err != nil {
+				return replayed{}
+			}
+			past.root = n
+		}
+		var err error
+		if err = past.plan(); err == nil {
+			spans, err = w.dialect.splice(before, past.ops)
+		}
+		if err != nil {
+			return replayed{}
+		}
+	}
+	done := replayed{before: before, spans: spans, data: applySpans(before, spans)}
+	n, err := w.dialect.parse(done.data)
+	if err != nil {
+		return replayed{}
+	}
+	done.root = n
+	if hashOf(done.data) != r.After.SHA256 {
+		done.data = nil
+	}
+	return done
+}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"time"
@@ -307,6 +308,9 @@ func (c *Control) sealedBy(ctx context.Context, read sealers, w converge.World, 
 		default:
 			f := fault.From(err)
 			problems = append(problems, converge.Problem{Code: f.Code, Text: f.Message})
+			if conflicts, ok := errors.AsType[converge.Conflicts](err); ok {
+				p.Conflicts = append(p.Conflicts, conflicts...)
+			}
 		}
 	}
 	plan, differs := read.of(w).Seal(p, changes, problems)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ type fakeTarget struct {
 	fail    error // of the next apply
 	applied []string
 	recover bool // what Recover decides
+	clash   converge.Conflicts
 }
 
 func hashOf(text string) string {
@@ -42,6 +44,12 @@ func (f *fakeTarget) Draft(_ context.Context, _ converge.Look, d converge.Drafti
 		case converge.StepSet:
 			next = "routed " + s.Name
 		case converge.StepRevert:
+			if f.clash != nil && !s.Merge {
+				return converge.Change{}, fault.New(fault.Stale, "changed-since").Saying("changed")
+			}
+			if f.clash != nil {
+				return converge.Change{}, fault.New(fault.Conflict, "merge-conflict").Saying("cannot be joined").Because(f.clash)
+			}
 			next = strings.TrimPrefix(d.Reverts.Diff, "was ")
 		case converge.StepRemove, converge.StepRef, converge.StepFile:
 			return converge.Change{}, fault.New(fault.Invalid, "unsupported-file").Saying("not here")
@@ -165,6 +173,43 @@ func (b *bench) kinds(ctx context.Context, t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return kinds
+}
+
+// TestRollBackMerges: a rollback that is in the way of what was written since names --merge, and what that cannot join is
+// shown and never offered.
+func TestRollBackMerges(t *testing.T) {
+	b, ctx := governedBench(t)
+	plan := b.offered(ctx, t)
+	b.approve(ctx, t, plan.Approval)
+	done, err := b.ApplyPlan(ctx, api.ApplyPlan{Plan: plan.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.target.clash = converge.Conflicts{{Path: claudeFile, At: []string{"mcpServers", "a", "url"}, Applied: `"u"`, Now: `"v"`}}
+	again := "mcpx rollback " + done.Receipt.ID + " --merge"
+	plainly, err := b.RollBack(ctx, api.RollBack{Receipt: done.Receipt.ID})
+	if err != nil || plainly.State != converge.PlanErrored || plainly.Problems[0].Code != "changed-since" || plainly.Conflicts != nil || !slices.Equal(plainly.Next, []string{again}) {
+		t.Errorf("%+v %v", plainly, err)
+	}
+	merged, err := b.RollBack(ctx, api.RollBack{Receipt: done.Receipt.ID, Merge: true})
+	if err != nil || merged.State != converge.PlanErrored || merged.Problems[0].Code != "merge-conflict" || len(merged.Conflicts) != 1 || merged.Asked != nil || !slices.Equal(merged.Next, []string{again}) {
+		t.Errorf("%+v %v", merged, err)
+	}
+	if view, err := b.Plan(ctx, api.PlanRef{Plan: plainly.ID}); err != nil || view.State != converge.PlanSuperseded {
+		t.Errorf("the plan before: %s %v", view.State, err)
+	}
+	if _, err := b.ApplyPlan(ctx, api.ApplyPlan{Plan: merged.ID}); fault.From(err).Code != "plan-errored" {
+		t.Errorf("applied: %v", err)
+	}
+	b.target.clash = nil // somebody has made the place what it was
+	back, err := b.RollBack(ctx, api.RollBack{Receipt: done.Receipt.ID, Merge: true})
+	if err != nil || back.State != converge.PlanReady || back.Asked == nil || !back.Changes[0].Steps[0].Merge {
+		t.Fatalf("%+v %v", back, err)
+	}
+	b.approve(ctx, t, back.Approval)
+	if out, err := b.ApplyPlan(ctx, api.ApplyPlan{Plan: back.ID}); err != nil || b.target.files[claudeFile] != "direct" {
+		t.Errorf("%+v %v", out, err)
+	}
 }
 
 // refusedWith checks the code of an error.

@@ -441,7 +441,9 @@ func (c *Control) nextOfPlan(v api.PlanView) []string {
 	switch v.State {
 	case converge.PlanReady:
 		return c.nextOfReady(v)
-	case converge.PlanErrored, converge.PlanSuperseded, converge.PlanFailed, converge.PlanRolledBack:
+	case converge.PlanErrored:
+		return nextOfErrored(v.Plan)
+	case converge.PlanSuperseded, converge.PlanFailed, converge.PlanRolledBack:
 		return []string{"mcpx audit run"}
 	case converge.PlanApplying:
 		return []string{"mcpx plan show " + v.ID}
@@ -451,6 +453,22 @@ func (c *Control) nextOfPlan(v api.PlanView) []string {
 		}
 	}
 	return []string{}
+}
+
+// nextOfErrored is how a plan that is not offered can be asked for again.
+func nextOfErrored(p converge.Plan) []string {
+	is := func(code string) bool {
+		return slices.ContainsFunc(p.Problems, func(problem converge.Problem) bool { return problem.Code == code })
+	}
+	switch {
+	case p.Kind != converge.PlanRollback:
+		return []string{"mcpx audit run"}
+	case is("backup-damaged"):
+		return []string{"mcpx audit verify"}
+	case is("changed-since"), is("merge-conflict"):
+		return []string{"mcpx rollback " + p.Reverts + " --merge"}
+	}
+	return []string{"mcpx rollback " + p.Reverts}
 }
 
 func (c *Control) nextOfReady(v api.PlanView) []string {

@@ -43,7 +43,7 @@ func (c *Control) RollBack(ctx context.Context, in api.RollBack) (api.PlanView, 
 		Servers: servers, Revision: catalog.Revision(servers), Agents: agents, Policy: c.cfg.Policy(), Adapter: c.cfg.Adapter, Program: c.cfg.Program,
 		Look: original.Look, Now: c.cfg.Now(),
 	}
-	proposal, err := converge.Rollback(receipt, original, w)
+	proposal, err := converge.Rollback(receipt, original, w, in.Merge)
 	if err != nil {
 		return api.PlanView{}, err
 	}

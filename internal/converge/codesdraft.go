@@ -16,7 +16,8 @@ var draftCodes = []Code{
 	{"nothing-to-change", KindError, "The file is as it should be already.", ""},
 	{"would-break", KindError, "The agent would refuse the changed file or entry.", "change the entry in the agent"},
 	{"verify-failed", KindError, "The change would not be exactly what was asked for. This is a defect of mcpx.", "change the entry in the agent, and report it"},
-	{"changed-since", KindError, "Somebody changed the file where the rollback would write.", "compare the file with its backup and edit it by hand"},
+	{"changed-since", KindError, "Somebody changed the file where the rollback would write.", "`mcpx rollback RECEIPT --merge` keeps what was written since"},
+	{"merge-conflict", KindError, "The apply and somebody else changed the same place of an entry, so taking the one back and keeping the other would be a guess.", "make each place that the plan shows what it was before or what was applied, then `mcpx rollback RECEIPT --merge` again"},
 	{"backup-damaged", KindError, "The backup is not what was written to it, or is gone.", "`mcpx audit verify` checks all of them"},
 
 	{"context-may-move", KindNote, "The agent rewrites the file while it runs. The plan holds as long as the entry is the same; other lines may differ.", ""},

@@ -75,6 +75,8 @@ type Plan struct {
 	Needs    []string      `json:"needs"`   // what has to be done before, as commands
 	Problems []Problem     `json:"problems"`
 	Reverts  string        `json:"reverts,omitempty"` // id of the receipt that a rollback takes back
+	// Conflicts are why a rollback with merging is not offered.
+	Conflicts Conflicts `json:"conflicts,omitempty"`
 
 	State    PlanState `json:"state"`
 	Auto     []string  `json:"auto_refused"`       // codes for which it is not applied by itself; empty: it may be
@@ -152,6 +154,7 @@ type Step struct {
 	Moves   []Move   `json:"moves,omitempty"` // of a StepRef, and of a StepSet whose entry loses raw values
 	Content string   `json:"content,omitempty"`
 	Receipt string   `json:"receipt,omitempty"`
+	Merge   bool     `json:"merge,omitempty"` // of a StepRevert: what others did to the same entries since stays
 }
 
 // FormKind is how an entry reaches its server.

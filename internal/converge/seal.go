@@ -32,7 +32,7 @@ func (s *Sealer) Seal(p Proposal, changes []Change, problems []Problem) (Plan, b
 	plan := Plan{
 		Kind: p.Kind, Agent: p.Agent, Server: p.Server, Entry: p.Entry, Summary: p.Summary, Reasons: p.Reasons, Revision: w.Revision,
 		Policy: w.Policy.Digest(), Adapter: w.Adapter, Look: lookOf(w.Look, p.Agent), Changes: []Change{}, Match: p.Match, Risk: p.Risk,
-		Effects: p.Effects, Needs: p.Needs, Problems: slices.Clone(p.Problems), Reverts: p.Reverts, Made: w.Now,
+		Effects: p.Effects, Needs: p.Needs, Problems: slices.Clone(p.Problems), Reverts: p.Reverts, Conflicts: p.Conflicts, Made: w.Now,
 	}
 	for _, problem := range problems {
 		if problem.Code != draftedNothing {

@@ -329,7 +329,7 @@ func TestLife(t *testing.T) {
 	if !OwnResult([]Receipt{r}, "/h/.claude.json", p.Changes[0].Result) || OwnResult([]Receipt{r}, "/h/.claude.json", "zz") {
 		t.Error("our own result is not known, or that of somebody else is")
 	}
-	proposal, err := Rollback(r, p, w)
+	proposal, err := Rollback(r, p, w, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,10 +353,10 @@ func TestLife(t *testing.T) {
 	if err := p.TakeBack(&r, undo.ID); err != nil || p.State != PlanRolledBack || r.State != ReceiptRolledBack {
 		t.Fatal(err, p.State, r.State)
 	}
-	if _, err := Rollback(r, p, w); code(err) != "receipt-not-applied" || !strings.Contains(fault.From(err).Hint, "rcp_2") {
+	if _, err := Rollback(r, p, w, false); code(err) != "receipt-not-applied" || !strings.Contains(fault.From(err).Hint, "rcp_2") {
 		t.Errorf("taken back twice: %v", err)
 	}
-	if _, err := Rollback(undo, back, w); err != nil {
+	if _, err := Rollback(undo, back, w, false); err != nil {
 		t.Errorf("a rollback cannot be taken back: %v", err)
 	}
 	if err := p.Offer(); err != nil || p.State != PlanReady {

@@ -87,8 +87,9 @@ func (p *Plan) Supersede() error { return p.become(PlanSuperseded) }
 // Offer makes a plan that was found again ready again.
 func (p *Plan) Offer() error { return p.become(PlanReady) }
 
-// Rollback proposes to take a receipt back. It needs a person if the receipt needed one.
-func Rollback(r Receipt, original Plan, w World) (Proposal, error) {
+// Rollback proposes to take a receipt back. It needs a person if the receipt needed one. Merge: what others did to the
+// same entries since stays.
+func Rollback(r Receipt, original Plan, w World, merge bool) (Proposal, error) {
 	if r.State != ReceiptApplied {
 		return Proposal{}, notApplied(r)
 	}
@@ -97,10 +98,13 @@ func Rollback(r Receipt, original Plan, w World) (Proposal, error) {
 		Summary: "takes back " + r.ID + ": " + original.Summary,
 		Reasons: []string{reasonAskedFor}, Risk: Risk{Class: original.Risk.Class, Reasons: slices.Clone(original.Risk.Reasons)},
 	}
+	if merge {
+		p.Summary = "takes back " + r.ID + " and keeps what was written since: " + original.Summary
+	}
 	x := look(w)
 	for i := range r.Files {
 		f := &r.Files[i]
-		p.Files = append(p.Files, Drafting{Agent: r.Agent, Path: f.Path, Steps: []Step{{Op: StepRevert, Receipt: r.ID}}, Reverts: f})
+		p.Files = append(p.Files, Drafting{Agent: r.Agent, Path: f.Path, Steps: []Step{{Op: StepRevert, Receipt: r.ID, Merge: merge}}, Reverts: f})
 	}
 	p.Effects = effects(r.Agent, "", nil, false, slices.ContainsFunc(r.Files, func(f Written) bool { return x.files[place{r.Agent, f.Path}].Shared }))
 	p.finish()

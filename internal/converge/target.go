@@ -5,7 +5,7 @@ import "context"
 // Target reads and writes the files of agents. Implemented by clientfile.
 type Target interface {
 	// Draft says what the steps would do to one file as it is now: bytes, spans, diff and hashes. It writes nothing. A
-	// *fault.Error names what would break; codes are explained in docs/findings.md.
+	// *fault.Error names what would break; codes are explained in docs/findings.md. The cause of merge-conflict are Conflicts.
 	Draft(ctx context.Context, look Look, d Drafting) (Change, error)
 	// Apply writes all changes or none. Each file is read again and must be what the change expects, else it fails with
 	// kind Stale and nothing is written. Backups lie under the name of the receipt. What was written is told even with

@@ -85,6 +85,8 @@ type Proposal struct {
 	Problems []Problem
 	Reverts  string
 	Files    []Drafting // what happens in each file; empty when nothing can be written
+	// Conflicts are those that drafting found.
+	Conflicts Conflicts
 
 	auto []string // codes of the entry that forbid to apply it without a person
 }

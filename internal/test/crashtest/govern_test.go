@@ -67,9 +67,10 @@ func (p *play) governed() {
 	})
 	p.restart() // what a killed supervisor left is swept, and the next daemon knows the receipts
 	p.call(0)
+	before[".codex/config.toml"] = p.foreign(".codex/config.toml", before)
 	for _, receipt := range p.applied() {
 		p.carryOut(func(ctx context.Context, c *api.Client) (string, error) {
-			view, err := c.RollBack(ctx, api.RollBack{Receipt: receipt})
+			view, err := c.RollBack(ctx, api.RollBack{Receipt: receipt, Merge: true})
 			if f := fault.From(err); f != nil && (f.Code == "receipt-not-applied" || f.Code == "rollback-done") {
 				return "", nil
 			}
@@ -109,6 +110,22 @@ func (p *play) configure() map[string]string {
 		}
 	}
 	return before
+}
+
+// foreign writes a field into the entry of a file, as its agent might. It gives what the file shall be after the rollback.
+func (p *play) foreign(name string, before map[string]string) string {
+	p.t.Helper()
+	write := func(content string) string {
+		return strings.Replace(content, "# here\n", "# here\ntool_timeout_sec = 9\n", 1)
+	}
+	content, err := os.ReadFile(p.home(name))
+	if err == nil {
+		err = os.WriteFile(p.home(name), []byte(write(string(content))), 0o600)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return write(before[name])
 }
 
 func (p *play) home(name string) string {
