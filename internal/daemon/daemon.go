@@ -278,7 +278,7 @@ func (d *Daemon) buildEdges() error {
 	return err
 }
 
-// routes are the servers of the catalog and mcp_hub, which is none of them.
+// routes are the servers of the catalog, and mcp_hub and the runtime, which are none of them.
 func (d *Daemon) routes(servers tools.Handler) (tools.Handler, error) {
 	key, err := stateKey(d.cfg.Paths)
 	if err != nil {
@@ -292,7 +292,11 @@ func (d *Daemon) routes(servers tools.Handler) (tools.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tools.Beside(servers, hub), nil
+	runtime, err := d.runtime(key)
+	if err != nil {
+		return nil, err
+	}
+	return tools.Beside(servers, hub, runtime), nil
 }
 
 // admission is whom the loopback listener lets in, by the settings.

@@ -70,6 +70,10 @@ const (
 	CutoverApplied  Kind = "cutover.applied"
 
 	RetentionPurged Kind = "retention.purged"
+
+	OperationClaimed    Kind = "operation.claimed"
+	OperationDispatched Kind = "operation.dispatched"
+	OperationEnded      Kind = "operation.ended"
 )
 
 // Kinds says what each kind tells.
@@ -141,6 +145,10 @@ var Kinds = map[Kind]string{
 	CutoverApplied:  "A person decided that another hub is retired.",
 
 	RetentionPurged: "Bodies of old events were removed; the envelopes stay.",
+
+	OperationClaimed:    "The id of an operation was taken: from here on it belongs to this call.",
+	OperationDispatched: "The effect of an operation begins.",
+	OperationEnded:      "An operation ended: succeeded, failed, or nobody knows how.",
 }
 
 // allRefs are the refs that Check accepts.

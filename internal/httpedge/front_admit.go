@@ -109,6 +109,13 @@ func (f *Front) admit(r *http.Request) (gateway.Caller, *gateway.Refusal) {
 	return f.peer(r, peer)
 }
 
+// Principal says on whose behalf a request is made, by the rules of admit. A token that is limited to servers of the
+// catalog is for them alone.
+func (f *Front) Principal(r *http.Request) (principal string, ok bool) {
+	c, bad := f.admit(r)
+	return c.Principal, bad == nil && !c.Limited && c.Principal != ""
+}
+
 // peer says who calls by the connection alone.
 func (f *Front) peer(r *http.Request, peer *connPeer) (gateway.Caller, *gateway.Refusal) {
 	uid, err := peer.peerUID()

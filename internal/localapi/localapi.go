@@ -187,6 +187,7 @@ func (s *Server) handler() http.Handler {
 	})
 	if s.cfg.Routes != nil {
 		mux.HandleFunc("/servers/", s.route)
+		mux.HandleFunc("/mcp", s.route)
 	}
 	var inside http.Handler = mux
 	if s.cfg.Gate != nil {

@@ -47,6 +47,7 @@ func NewLoopback(c LoopbackConfig) (*Loopback, error) {
 	l := &Loopback{cfg: c}
 	mux := http.NewServeMux()
 	mux.Handle("/servers/", c.Routes)
+	mux.Handle("/mcp", c.Routes)
 	mux.HandleFunc("GET /healthz", l.healthz)
 	mux.HandleFunc("GET /readyz", l.readyz)
 	mux.HandleFunc("/", elsewhere)

@@ -184,14 +184,17 @@ func refuse(w http.ResponseWriter, status int, code, text string) {
 // Handler is what serves a route. The name keeps net/http out of the packages that only join handlers.
 type Handler = http.Handler
 
-// Beside serves mcp_hub beside the servers of the catalog.
-func Beside(servers, hub Handler) Handler {
+// Beside serves mcp_hub and the runtime beside the servers of the catalog.
+func Beside(servers, hub, runtime Handler) Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p := strings.TrimSuffix(r.URL.Path, "/"); p == Path {
+		switch strings.TrimSuffix(r.URL.Path, "/") {
+		case Path:
 			hub.ServeHTTP(w, r)
-			return
+		case RuntimePath:
+			runtime.ServeHTTP(w, r)
+		default:
+			servers.ServeHTTP(w, r)
 		}
-		servers.ServeHTTP(w, r)
 	})
 }
 

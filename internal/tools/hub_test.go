@@ -116,7 +116,7 @@ func (b *bench) open() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	srv := httptest.NewServer(Beside(http.NotFoundHandler(), hub))
+	srv := httptest.NewServer(Beside(http.NotFoundHandler(), hub, http.NotFoundHandler()))
 	b.t.Cleanup(srv.Close)
 	b.hub, b.url = hub, srv.URL+Path
 }

@@ -94,7 +94,7 @@ func putOperation(t *testing.T, p Pair) {
 		o.State = s
 		putOperations(t, p, o)
 	}
-	o.Acked = true // the end stays, what is known about it may grow
+	o.Code = "LATE" // the end stays, what is known about it may grow
 	putOperations(t, p, o)
 	o.State = operation.Failed
 	wantFault(t, p.Write.Change(t.Context(), func(tx store.Tx) error {

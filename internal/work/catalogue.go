@@ -1,0 +1,94 @@
+package work
+
+import (
+	"context"
+
+	"mcpx/internal/operation"
+	"mcpx/internal/store"
+)
+
+// Toolset is a group of tools that is on or off as one.
+type Toolset string
+
+// The toolsets, runtime.md section 4.
+const (
+	SetSession    Toolset = "session"
+	SetFiles      Toolset = "files"
+	SetWork       Toolset = "work"
+	SetCommands   Toolset = "commands"
+	SetVerified   Toolset = "verified"
+	SetExtensions Toolset = "extensions"
+)
+
+// Tool is what a client is told about one tool.
+type Tool struct {
+	Name        string
+	Set         Toolset
+	Description string // at most 600 bytes
+	Args        any    // a zero value of the type of its arguments; their schema is made from it
+	ReadOnly    bool
+	Destructive bool
+	OpenWorld   bool
+}
+
+// tool is a Tool with what carries it out. One of read, change and begin does; a tool that mutates may have read for calls
+// that change nothing.
+type tool struct {
+	Tool
+	mutates bool
+	class   operation.Class
+	secret  []string // arguments whose values are never stored
+	dry     func(*turn) bool
+
+	read   func(context.Context, *Service, *turn) (any, error)
+	change func(context.Context, *Service, store.Tx, *turn) (any, error)
+	begin  func(context.Context, *Service, *turn) (effect, error)
+}
+
+// rehearses says whether the call of a tool that mutates changes nothing.
+func (t *tool) rehearses(c *turn) bool { return t.dry != nil && t.dry(c) }
+
+// effect is something that happens outside of the database.
+type effect interface {
+	// stage prepares everything that nobody else sees, and gives the journal that recovery needs.
+	stage(context.Context) (evidence any, err error)
+	// drop takes back what stage did.
+	drop()
+	// run lets it happen. A *operation.Refusal with the outcome unknown means that nobody knows how it ended; every other
+	// error, that nothing is left of it.
+	run(context.Context) (any, error)
+}
+
+// Tools are the tools of a deployment, in a fixed order.
+func (s *Service) Tools() []Tool {
+	var out []Tool
+	for _, t := range catalogue() {
+		if s.admit(&turn{tool: &t}) == nil {
+			out = append(out, t.Tool)
+		}
+	}
+	return out
+}
+
+// ID is the argument that names an operation; its text is that of durable-work.md section 5.
+type ID struct {
+	OperationID string `json:"operation_id,omitempty" jsonschema:"One id per intention. Choose it before the first attempt, reuse it unchanged for every retry, choose a new one only for a new intention."`
+}
+
+// catalogue lists all tools.
+func catalogue() []tool {
+	return []tool{
+		{Tool: Tool{
+			Name: "operation_status", Set: SetSession, ReadOnly: true, Args: OperationStatus{},
+			Description: "What became of an operation: where it stands, and its recorded answer once it has ended. Waits up to wait_ms for the end.",
+		}, read: operationStatus},
+		{Tool: Tool{
+			Name: "resolve_operation", Set: SetSession, Args: ResolveOperation{},
+			Description: "Say how an operation ended whose outcome is unknown, after looking at what is there: done, not_done or abandon. With abandon, an operation that waits for approval ends without having begun.",
+		}, mutates: true, class: operation.DB, change: resolveOperation},
+		{Tool: Tool{
+			Name: "read_result", Set: SetSession, ReadOnly: true, Args: ReadResult{},
+			Description: "Read a result that was too large for its answer, by the ref it has in result_ref: a window of bytes, the tail, or the lines that match an expression.",
+		}, read: readResult},
+	}
+}

@@ -1,0 +1,304 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"mcpx/internal/crash"
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/store"
+)
+
+// operate takes a call with an effect through the ledger (durable-work.md section 9). What goes on after the dispatch does
+// not end with the caller.
+func (s *Service) operate(ctx context.Context, t *turn) operation.Answer {
+	given := t.text(operation.IDField)
+	switch {
+	case given == "":
+		return refusal(operation.Refuse(operation.OperationIDRequired, "%s needs operation_id: one id for each intention, kept for every retry", t.Tool))
+	case !operation.ValidID(given):
+		return refusal(operation.Refuse(operation.ArgumentInvalid, "operation_id has 8 to 128 of the characters A-Z a-z 0-9 . _ : -"))
+	}
+	print, err := operation.Fingerprint(t.Tool, t.args, s.cfg.Key)
+	if err != nil {
+		return refusal(operation.Refuse(operation.ArgumentInvalid, "%s", err))
+	}
+	t.print = print
+	name := operation.Name{Namespace: t.Principal, ID: given}
+	until := time.NewTimer(t.patience())
+	defer until.Stop()
+	for {
+		leave, busy := s.enter(name)
+		if busy == nil {
+			done := make(chan operation.Answer, 1)
+			go func() {
+				defer leave()
+				done <- s.carry(ctx, t, name)
+			}()
+			select {
+			case a := <-done:
+				return a
+			case <-until.C:
+			case <-ctx.Done(): // nobody reads this answer
+			}
+			return s.underWay(ctx, t, name)
+		}
+		select {
+		case <-busy: // its row says how it ended
+		case <-until.C:
+			return s.underWay(ctx, t, name)
+		case <-ctx.Done():
+			return s.underWay(ctx, t, name)
+		}
+	}
+}
+
+// underWay is the answer about an operation that somebody works on.
+func (s *Service) underWay(ctx context.Context, t *turn, name operation.Name) operation.Answer {
+	row, err := s.find(context.WithoutCancel(ctx), name)
+	if err != nil {
+		return s.answer(ctx, t, nil, err)
+	}
+	if row == nil {
+		return refusal(operation.InProgress(name.ID, time.Time{}))
+	}
+	if step, refused := operation.Judge(row, t.Tool, t.print, false); step == operation.Refused {
+		return refusal(refused)
+	} else if step == operation.Replay {
+		return s.replay(*row)
+	}
+	a := refusal(operation.InProgress(name.ID, row.Claimed))
+	a.Operation = row.Standing(false)
+	return a
+}
+
+// carry does the work of one attempt, alone for its operation.
+func (s *Service) carry(ctx context.Context, t *turn, name operation.Name) (a operation.Answer) {
+	defer func() {
+		if p := recover(); p != nil {
+			retry := fault.SameID
+			if row, err := s.find(context.WithoutCancel(ctx), name); err != nil || row != nil && row.State != operation.Claimed {
+				retry = fault.Never
+			}
+			a = refusal(s.crashed(ctx, t.Tool, p, retry))
+		}
+	}()
+	row, err := s.find(ctx, name)
+	if err != nil {
+		return s.answer(ctx, t, nil, err)
+	}
+	switch step, refused := operation.Judge(row, t.Tool, t.print, false); step {
+	case operation.Refused:
+		return refusal(refused)
+	case operation.Replay:
+		return s.replay(*row)
+	case operation.WaitThen: // begun by an earlier daemon, and its recovery has not decided yet
+		a := refusal(operation.InProgress(name.ID, row.Claimed))
+		a.Operation = row.Standing(false)
+		return a
+	case operation.Resume:
+		t.op = *row
+		t.op.Attempts++
+	case operation.Begin:
+		t.op = operation.Operation{
+			Name: name, Tool: t.Tool, Print: t.print.Sum, Digests: t.print.Digests, Args: t.keepable(), State: operation.Claimed,
+			Class: t.tool.class, Attempts: 1, Claimed: s.cfg.Now(),
+		}
+	}
+	if err := s.admit(t); err != nil {
+		return s.giveUp(ctx, t, row, err)
+	}
+	if t.tool.change != nil {
+		return s.commit(ctx, t, row)
+	}
+	return s.effect(ctx, t, row)
+}
+
+// replay is the recorded answer.
+func (s *Service) replay(row operation.Operation) operation.Answer {
+	var a operation.Answer
+	if row.Result == nil {
+		a = refusal(operation.Refuse(operation.ResultExpired, "%s %s; its answer is not kept any more", row.ID, row.State).Retrying(fault.Never))
+	} else if err := json.Unmarshal(row.Result, &a); err != nil {
+		a = refusal(operation.Refuse(operation.StoreDegraded, "the recorded answer of %s cannot be read", row.ID).Retrying(fault.AfterWait))
+	}
+	a.Operation = row.Standing(true)
+	return a
+}
+
+// giveUp answers a refusal from before the dispatch: a claim that this attempt would have gone on with is free again.
+func (s *Service) giveUp(ctx context.Context, t *turn, row *operation.Operation, why error) operation.Answer {
+	if row != nil && row.Hold == "" {
+		ctx = context.WithoutCancel(ctx)
+		if err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+			return tx.ReleaseOperation(ctx, operation.ByName{Name: row.Name})
+		}); err != nil {
+			return s.answer(ctx, t, nil, err)
+		}
+	}
+	return s.answer(ctx, t, nil, why)
+}
+
+// commit carries out a change of the database: effect, claim and record are one commit, and a refusal leaves nothing.
+func (s *Service) commit(ctx context.Context, t *turn, row *operation.Operation) operation.Answer {
+	crash.Point("op.claim.before")
+	var a operation.Answer
+	var refused error
+	err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		data, err := t.tool.change(ctx, s, tx, t)
+		if err != nil {
+			refused = err
+			return err
+		}
+		if a, err = s.fitted(ctx, tx, t, s.answer(ctx, t, data, nil)); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, t, operation.Succeeded, &a)
+	})
+	crash.Point("op.record.after")
+	if err != nil {
+		if refused == nil {
+			err = unwritten(err)
+		}
+		return s.giveUp(ctx, t, row, err)
+	}
+	a.Operation = t.op.Standing(false)
+	return a
+}
+
+// effect claims, prepares, dispatches, acts and records.
+func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation) operation.Answer {
+	crash.Point("op.claim.before")
+	e, err := t.tool.begin(ctx, s, t)
+	if err != nil {
+		return s.giveUp(ctx, t, row, err)
+	}
+	t.op.State = operation.Claimed
+	if err := s.put(ctx, t, event.OperationClaimed, "claimed"); err != nil {
+		return s.giveUp(ctx, t, row, unwritten(err))
+	}
+	crash.Point("op.claim.after")
+	evidence, err := e.stage(ctx)
+	if err == nil {
+		err = ctx.Err() // the caller left, and nothing has happened yet
+	}
+	if err == nil {
+		t.op.Evidence, err = json.Marshal(evidence)
+	}
+	if err != nil {
+		e.drop()
+		return s.giveUp(ctx, t, &t.op, err)
+	}
+	crash.Point("op.stage.after")
+	ctx = context.WithoutCancel(ctx)
+	crash.Point("op.dispatch.before")
+	t.op.State, t.op.Begun = operation.Dispatched, s.cfg.Now()
+	if err := s.put(ctx, t, event.OperationDispatched, "begun"); err != nil {
+		e.drop()
+		t.op.State = operation.Claimed
+		return s.giveUp(ctx, t, &t.op, unwritten(err))
+	}
+	crash.Point("op.dispatch.after")
+	data, err := e.run(ctx)
+	return s.finish(ctx, t, data, err)
+}
+
+// finish records how an effect ended. A record that cannot be written leaves the operation begun: its recovery records it.
+func (s *Service) finish(ctx context.Context, t *turn, data any, effect error) operation.Answer {
+	state := operation.Succeeded
+	a := s.answer(ctx, t, data, effect)
+	switch {
+	case effect == nil:
+	case a.Status == operation.OutcomeUnclear:
+		state, t.op.Code = operation.Unknown, string(a.Refusal.Code)
+	default:
+		state, t.op.Code = operation.Failed, string(a.Refusal.Code)
+		a.Status, a.Refusal.Retry = operation.OutcomeFailed, fault.NewID
+	}
+	crash.Point("op.record.before")
+	err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		fitted, err := s.fitted(ctx, tx, t, a)
+		if err != nil {
+			return err
+		}
+		a = fitted
+		return s.record(ctx, tx, t, state, &a)
+	})
+	crash.Point("op.record.after")
+	if err != nil {
+		return s.answer(ctx, t, nil, operation.Refuse(operation.StoreDegraded, "%s was carried out, and that could not be written down yet", t.op.ID).
+			Retrying(fault.AfterWait).Ending(operation.OutcomeInProgress))
+	}
+	a.Operation = t.op.Standing(false)
+	return a
+}
+
+// record writes the end of an operation into the transaction of its last change.
+func (s *Service) record(ctx context.Context, tx store.Tx, t *turn, state operation.State, a *operation.Answer) error {
+	t.op.State, t.op.Ended = state, s.cfg.Now()
+	if t.op.Begun.IsZero() {
+		t.op.Begun = t.op.Ended
+	}
+	result, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	t.op.Result = result
+	return s.write(ctx, tx, t, event.OperationEnded, string(state))
+}
+
+// put writes the operation in a transaction of its own.
+func (s *Service) put(ctx context.Context, t *turn, kind event.Kind, what string) error {
+	return s.cfg.DB.Change(ctx, func(tx store.Tx) error { return s.write(ctx, tx, t, kind, what) })
+}
+
+func (s *Service) write(ctx context.Context, tx store.Tx, t *turn, kind event.Kind, what string) error {
+	if err := tx.PutOperation(ctx, operation.PutOperation{Operation: t.op}); err != nil {
+		return err
+	}
+	refs := event.Refs{event.RefOperation: t.op.ID}
+	_, err := tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: refs, Summary: t.op.Tool + " " + what})
+	return err
+}
+
+// unwritten is the refusal when the ledger or the log takes nothing: then nothing is carried out.
+func unwritten(err error) error {
+	var r *operation.Refusal
+	if errors.As(err, &r) || fault.KindOf(err) == fault.Canceled || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return operation.Refuse(operation.AuditUnavailable, "nothing was done, because it could not be written down: %s", fault.From(err).Message).Retrying(fault.AfterWait)
+}
+
+// keepable are the arguments as they may be stored.
+func (t *turn) keepable() json.RawMessage {
+	if len(t.Args) > maxKeptArgs {
+		return nil
+	}
+	for _, secret := range t.tool.secret {
+		if _, has := t.args[secret]; has {
+			kept := map[string]json.RawMessage{}
+			for name, value := range t.args {
+				kept[name] = value
+			}
+			for _, name := range t.tool.secret {
+				if _, has := kept[name]; has {
+					kept[name] = json.RawMessage(`"[not kept]"`)
+				}
+			}
+			raw, err := json.Marshal(kept)
+			if err != nil {
+				return nil
+			}
+			return raw
+		}
+	}
+	return t.Args
+}
+
+// maxKeptArgs bounds the arguments that are stored with an operation: what a retry needs, not what it carries.
+const maxKeptArgs = 16 << 10

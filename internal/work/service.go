@@ -1,0 +1,207 @@
+package work
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+	"mcpx/internal/key"
+	"mcpx/internal/operation"
+	"mcpx/internal/store"
+)
+
+// Config is what a Service needs. Everything is required but Disabled.
+type Config struct {
+	DB       store.DB
+	Key      []byte // makes digests of arguments; the same in every daemon of this home
+	IDs      *id.Source
+	Now      func() time.Time
+	Log      *slog.Logger
+	Disabled []Toolset // their tools are not listed and answer TOOL_DISABLED
+}
+
+// Service carries out calls.
+type Service struct {
+	cfg   Config
+	tools map[string]*tool
+	since time.Time // start of this daemon: of what is older no age is known
+
+	mu   sync.Mutex                       // guards busy
+	busy map[operation.Name]chan struct{} // closed at the end of the work
+	all  sync.WaitGroup
+}
+
+// New makes a Service.
+func New(c Config) (*Service, error) {
+	switch {
+	case c.DB == nil || c.IDs == nil || c.Now == nil || c.Log == nil:
+		return nil, errors.New("work: Config.DB, Config.IDs, Config.Now and Config.Log are required")
+	case len(c.Key) < 32:
+		return nil, errors.New("work: Config.Key has less than 32 bytes")
+	}
+	s := &Service{cfg: c, tools: map[string]*tool{}, since: c.Now(), busy: map[operation.Name]chan struct{}{}}
+	for _, t := range catalogue() {
+		s.tools[t.Name] = &t
+	}
+	return s, nil
+}
+
+// Wait returns when no operation is under way in this daemon.
+func (s *Service) Wait() { s.all.Wait() }
+
+// Call is one call of a tool.
+type Call struct {
+	Tool      string
+	Args      json.RawMessage
+	Principal string // whose call it is
+	Client    string // the program, as it calls itself: a label
+	Channel   string // how it came: a label
+	// Check holds the arguments against the tool's schema. It is asked after the replay check: an exact retry of a call
+	// from before a change of the schema is answered.
+	Check func(json.RawMessage) error
+}
+
+// turn is a call on its way.
+type turn struct {
+	Call
+	tool  *tool
+	args  map[string]json.RawMessage
+	print operation.Print
+	op    operation.Operation // of a call with an effect
+}
+
+// actor is who the events of the turn tell of.
+func (t *turn) actor() event.Actor {
+	return event.Actor{Principal: t.Principal, Client: t.Client, Channel: t.Channel}
+}
+
+// scan reads the arguments.
+func (t *turn) scan(into any) error {
+	if len(t.Args) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(t.Args, into); err != nil {
+		return operation.Refuse(operation.ArgumentInvalid, "an argument has another type than the schema says: %s", err)
+	}
+	return nil
+}
+
+// text is one argument that is a string; "" when it is absent or something else.
+func (t *turn) text(name string) (out string) {
+	_ = json.Unmarshal(t.args[name], &out) // what it is not is found by the check of the schema
+	return out
+}
+
+// patience is how long the caller waits for an end.
+func (t *turn) patience() time.Duration {
+	ms := defaultWait
+	if raw, ok := t.args["wait_ms"]; ok {
+		_ = json.Unmarshal(raw, &ms) // as in text
+	}
+	return min(max(time.Duration(ms)*time.Millisecond, 0), answerWithin-time.Second)
+}
+
+const (
+	// answerWithin is the deadline of every answer: several clients give up after a minute, some before.
+	answerWithin = 25 * time.Second
+	// defaultWait is how long an effect may take before its call answers in_progress, in milliseconds.
+	defaultWait = 20000
+)
+
+// Do carries out one call. It never panics and always answers within the deadline.
+func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
+	defer func() {
+		if p := recover(); p != nil {
+			a = refusal(s.crashed(ctx, c.Tool, p, fault.SameID))
+		}
+	}()
+	tool := s.tools[c.Tool]
+	if tool == nil {
+		return refusal(operation.Refuse(operation.ArgumentInvalid, "there is no tool %.64q", c.Tool))
+	}
+	args, err := operation.ParseArgs(c.Args)
+	if err != nil {
+		return refusal(operation.Refuse(operation.ArgumentInvalid, "%s", err))
+	}
+	t := &turn{Call: c, tool: tool, args: args}
+	if tool.mutates && !tool.rehearses(t) {
+		return s.operate(ctx, t)
+	}
+	if err := s.admit(t); err != nil {
+		return s.answer(ctx, t, nil, err)
+	}
+	ctx, stop := context.WithTimeout(ctx, answerWithin)
+	defer stop()
+	data, err := tool.read(ctx, s, t)
+	return s.answer(ctx, t, data, err)
+}
+
+// admit says whether the call may be looked at: its tool is enabled and its arguments fit.
+func (s *Service) admit(t *turn) error {
+	if slices.Contains(s.cfg.Disabled, t.tool.Set) {
+		return operation.Refuse(operation.ToolDisabled, "%s belongs to the toolset %s, which is off", t.tool.Name, t.tool.Set).
+			Retrying(fault.Never).With("setting", "runtime."+string(t.tool.Set))
+	}
+	if t.Check != nil {
+		if err := t.Check(t.Args); err != nil {
+			return operation.Refuse(operation.ArgumentInvalid, "%s", err)
+		}
+	}
+	return nil
+}
+
+// crashed is the refusal after a bug of ours. The crash id leads from what a person sees to the log.
+func (s *Service) crashed(ctx context.Context, tool string, cause any, retry fault.Retry) *operation.Refusal {
+	raw := make([]byte, 6)
+	_, _ = rand.Read(raw) // never fails
+	crash := hex.EncodeToString(raw)
+	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "a tool crashed", slog.String("tool", tool), slog.String("crash_id", crash),
+		slog.String(key.Cause, fmt.Sprint(cause)), slog.String("stack", string(debug.Stack())))
+	return operation.Refuse(operation.InternalError, "mcpx has a bug; the log has more under %s", crash).Retrying(retry).With("crash_id", crash)
+}
+
+// enter takes the work of an operation. While somebody has it, it gives what tells of the end instead.
+func (s *Service) enter(n operation.Name) (leave func(), busy <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.busy[n]; c != nil {
+		return nil, c
+	}
+	c := make(chan struct{})
+	s.busy[n] = c
+	s.all.Add(1)
+	return func() {
+		s.mu.Lock()
+		delete(s.busy, n)
+		s.mu.Unlock()
+		close(c)
+		s.all.Done()
+	}, nil
+}
+
+// find reads the row of an operation; nil when there is none.
+func (s *Service) find(ctx context.Context, n operation.Name) (*operation.Operation, error) {
+	var row *operation.Operation
+	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
+		o, err := r.OperationByName(ctx, operation.ByName{Name: n})
+		if err == nil {
+			row = &o
+		}
+		return err
+	})
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, nil
+	}
+	return row, err
+}
