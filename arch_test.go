@@ -29,8 +29,8 @@ var layers = map[string]int{
 	"internal/secret": 4, "internal/telemetry": 4,
 	"internal/gateway":  5,
 	"internal/httpedge": 6, "internal/shim": 6, "internal/clientfile": 6, "internal/tree": 6, "internal/sqlite": 6,
-	"internal/api":      7,
-	"internal/control":  8,
+	"internal/api":     7,
+	"internal/control": 8, "internal/work": 8,
 	"internal/localapi": 9, "internal/tools": 9, "internal/web": 9, "internal/tui": 9, "internal/bridge": 9,
 	"internal/demo":   9,                          // docs/decisions/0003
 	"internal/daemon": 10, "internal/certify": 10, // docs/decisions/0017

@@ -11,6 +11,7 @@ const (
 	Cause     = "cause"
 	Child     = "child" // pid
 	Count     = "count" // number of things
+	Crash     = "crash_id"
 	Epoch     = "epoch" // daemon start counter
 	Era       = "era"
 	Lane      = "lane"
@@ -21,8 +22,10 @@ const (
 	Receipt   = "receipt"
 	Server    = "server"
 	Shim      = "shim"
+	Stack     = "stack"
 	State     = "state"
 	Took      = "took" // duration
+	Tool      = "tool"
 	Version   = "version"
 	Component = "component"
 

@@ -70,7 +70,7 @@ func TestLoopback(t *testing.T) {
 		{"/readyz", "", api.HealthDegraded, 200, "ready\n"},
 		{"/servers/a/mcp", "", api.HealthOK, 200, "route /servers/a/mcp"},
 		{"/", "", api.HealthOK, 404, elsewhere},
-		{"/mcp", "", api.HealthOK, 404, elsewhere},
+		{"/mcp", "", api.HealthOK, 200, "route /mcp"},
 		{"/v1/servers", "", api.HealthOK, 404, elsewhere},
 		{"/healthz", "http://evil.example", api.HealthOK, 403, ""},
 		{"/servers/a/mcp", "http://evil.example", api.HealthOK, 403, ""},

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -117,7 +118,7 @@ func unique(d *json.Decoder) error {
 func Fingerprint(tool string, args map[string]json.RawMessage, key []byte) (Print, error) {
 	p := Print{Digests: map[string]string{}}
 	all := sha256.New()
-	fmt.Fprintf(all, "%q", tool)
+	all.Write([]byte(strconv.Quote(tool)))
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if slices.Contains(loose, name) {
 			continue
@@ -126,10 +127,11 @@ func Fingerprint(tool string, args map[string]json.RawMessage, key []byte) (Prin
 		if err != nil {
 			return Print{}, fmt.Errorf("argument %s: %w", name, err)
 		}
-		fmt.Fprintf(all, "%q:%d:", name, len(value))
+		field := strconv.Quote(name) + ":"
+		all.Write([]byte(field + strconv.Itoa(len(value)) + ":"))
 		all.Write(value)
 		one := hmac.New(sha256.New, key)
-		fmt.Fprintf(one, "%q:", name)
+		one.Write([]byte(field))
 		one.Write(value)
 		p.Digests[name] = hex.EncodeToString(one.Sum(nil)[:16])
 	}

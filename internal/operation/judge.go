@@ -31,11 +31,9 @@ func Judge(row *Operation, tool string, p Print, busy bool) (Step, *Refusal) {
 	if row.Tool != tool || row.Print != p.Sum {
 		r := Refuse(OperationIDReused, "the id %s belongs to another call of %s", row.ID, row.Tool).Retrying(fault.NewID)
 		if row.Tool == tool {
-			r.With("differs", differing(row.Digests, p.Digests))
-		} else {
-			r.With("differs", []string{"tool"})
+			return Refused, r.With("differs", differing(row.Digests, p.Digests))
 		}
-		return Refused, r
+		return Refused, r.With("differs", []string{"tool"})
 	}
 	switch row.State {
 	case Claimed:
@@ -68,10 +66,10 @@ func Unclear(o Operation) *Refusal {
 func InProgress(id string, since time.Time) *Refusal {
 	r := Refuse(OperationInProgress, "the operation %s is under way", id).Retrying(fault.AfterWait).Ending(OutcomeInProgress).
 		Then(Next{Tool: "operation_status", Args: map[string]any{IDField: id, "wait_ms": 20000}, Why: "waits for its end"})
-	if !since.IsZero() {
-		r.With("since", since.UTC().Format(time.RFC3339))
+	if since.IsZero() {
+		return r
 	}
-	return r
+	return r.With("since", since.UTC().Format(time.RFC3339))
 }
 
 // DuplicateWindow is how long an operation that nobody acknowledged stands in the way of the same call under another id.

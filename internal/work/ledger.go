@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"time"
 
 	"mcpx/internal/crash"
@@ -23,11 +24,11 @@ func (s *Service) operate(ctx context.Context, t *turn) operation.Answer {
 	case !operation.ValidID(given):
 		return refusal(operation.Refuse(operation.ArgumentInvalid, "operation_id has 8 to 128 of the characters A-Z a-z 0-9 . _ : -"))
 	}
-	print, err := operation.Fingerprint(t.Tool, t.args, s.cfg.Key)
+	sum, err := operation.Fingerprint(t.Tool, t.args, s.cfg.Key)
 	if err != nil {
 		return refusal(operation.Refuse(operation.ArgumentInvalid, "%s", err))
 	}
-	t.print = print
+	t.sum = sum
 	name := operation.Name{Namespace: t.Principal, ID: given}
 	until := time.NewTimer(t.patience())
 	defer until.Stop()
@@ -66,7 +67,7 @@ func (s *Service) underWay(ctx context.Context, t *turn, name operation.Name) op
 	if row == nil {
 		return refusal(operation.InProgress(name.ID, time.Time{}))
 	}
-	if step, refused := operation.Judge(row, t.Tool, t.print, false); step == operation.Refused {
+	if step, refused := operation.Judge(row, t.Tool, t.sum, false); step == operation.Refused {
 		return refusal(refused)
 	} else if step == operation.Replay {
 		return s.replay(*row)
@@ -91,7 +92,7 @@ func (s *Service) carry(ctx context.Context, t *turn, name operation.Name) (a op
 	if err != nil {
 		return s.answer(ctx, t, nil, err)
 	}
-	switch step, refused := operation.Judge(row, t.Tool, t.print, false); step {
+	switch step, refused := operation.Judge(row, t.Tool, t.sum, false); step {
 	case operation.Refused:
 		return refusal(refused)
 	case operation.Replay:
@@ -105,7 +106,7 @@ func (s *Service) carry(ctx context.Context, t *turn, name operation.Name) (a op
 		t.op.Attempts++
 	case operation.Begin:
 		t.op = operation.Operation{
-			Name: name, Tool: t.Tool, Print: t.print.Sum, Digests: t.print.Digests, Args: t.keepable(), State: operation.Claimed,
+			Name: name, Tool: t.Tool, Print: t.sum.Sum, Digests: t.sum.Digests, Args: t.keepable(), State: operation.Claimed,
 			Class: t.tool.class, Attempts: 1, Claimed: s.cfg.Now(),
 		}
 	}
@@ -281,10 +282,7 @@ func (t *turn) keepable() json.RawMessage {
 	}
 	for _, secret := range t.tool.secret {
 		if _, has := t.args[secret]; has {
-			kept := map[string]json.RawMessage{}
-			for name, value := range t.args {
-				kept[name] = value
-			}
+			kept := maps.Clone(t.args)
 			for _, name := range t.tool.secret {
 				if _, has := kept[name]; has {
 					kept[name] = json.RawMessage(`"[not kept]"`)

@@ -75,10 +75,10 @@ type Call struct {
 // turn is a call on its way.
 type turn struct {
 	Call
-	tool  *tool
-	args  map[string]json.RawMessage
-	print operation.Print
-	op    operation.Operation // of a call with an effect
+	tool *tool
+	args map[string]json.RawMessage
+	sum  operation.Print
+	op   operation.Operation // of a call with an effect
 }
 
 // actor is who the events of the turn tell of.
@@ -166,8 +166,8 @@ func (s *Service) crashed(ctx context.Context, tool string, cause any, retry fau
 	raw := make([]byte, 6)
 	_, _ = rand.Read(raw) // never fails
 	crash := hex.EncodeToString(raw)
-	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "a tool crashed", slog.String("tool", tool), slog.String("crash_id", crash),
-		slog.String(key.Cause, fmt.Sprint(cause)), slog.String("stack", string(debug.Stack())))
+	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "a tool crashed", slog.String(key.Tool, tool), slog.String(key.Crash, crash),
+		slog.String(key.Cause, fmt.Sprint(cause)), slog.String(key.Stack, string(debug.Stack())))
 	return operation.Refuse(operation.InternalError, "mcpx has a bug; the log has more under %s", crash).Retrying(retry).With("crash_id", crash)
 }
 
