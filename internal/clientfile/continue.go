@@ -79,10 +79,13 @@ func (r *reader) requestOptions() {
 // maxBlocks bounds the files of one directory: each holds a server that a person added by hand.
 const maxBlocks = 100
 
+// blocksOf is where Continue keeps the files of one directory of a project.
+func blocksOf(dir string) string { return filepath.Join(dir, ".continue", "mcpServers") }
+
 func (s System) continueFiles() []Location {
 	all := []Location{at(Continue, ScopeUser, byDefault, s.Home, ".continue", "config.yaml")}
 	for _, d := range s.upwards() {
-		d = filepath.Join(d, ".continue", "mcpServers")
+		d = blocksOf(d)
 		blocks, err := os.ReadDir(d)
 		if err != nil {
 			continue // most projects have none

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"mcpx/internal/catalog"
 )
@@ -18,6 +19,8 @@ type System struct {
 	Lookup  func(name string) (string, bool) // variables that move files, and that references name
 	Root    string                           // before the paths of system files; "" in the product
 	OS      string                           // as runtime.GOOS; "" is ours
+
+	documents map[document]node // records that were read already, while several projects are observed; nil nothing is kept
 }
 
 func (s System) os() string {
@@ -80,9 +83,23 @@ type content struct {
 
 // observe reads the files of one agent, "" all. Instead holds what some paths count as, whatever their file says.
 func (s System) observe(hub Hub, only Agent, instead map[string]content) []Observed {
+	all := s.read(hub, only, instead, nil)
+	applyOff(all)
+	return all
+}
+
+// read is observe without what one file says about the entries of another. Shared holds what was read already of files that
+// do not depend on the project.
+func (s System) read(hub Hub, only Agent, instead map[string]content, shared map[document]Observed) []Observed {
 	var all []Observed
 	trust := s.trust()
 	for _, l := range s.locate(only) {
+		if shared != nil && l.File.Project == "" {
+			if o, known := shared[document{l.Agent, l.File.Path}]; known {
+				all = append(all, o.copied())
+			}
+			continue
+		}
 		data := l.inline
 		if c, replaced := instead[l.File.Path]; replaced {
 			if !c.exists {
@@ -112,8 +129,19 @@ func (s System) observe(hub Hub, only Agent, instead map[string]content) []Obser
 		trust.approve(&o)
 		all = append(all, o)
 	}
-	applyOff(all)
 	return all
+}
+
+// copied is the observation with entries of its own, to be switched off in one project and not in another.
+func (o Observed) copied() Observed {
+	o.Entries = slices.Clone(o.Entries)
+	for i := range o.Entries {
+		if r := o.Entries[i].Routed; r != nil {
+			routed := *r
+			o.Entries[i].Routed = &routed
+		}
+	}
+	return o
 }
 
 // applyOff switches entries off that another file of the same agent names.

@@ -23,19 +23,8 @@ func (s System) trust() trust {
 	if s.Project == "" {
 		return t
 	}
-	read := func(path string, d dialect) node {
-		data, p := load(path)
-		if p != nil {
-			return node{}
-		}
-		root, err := d.parse(data)
-		if err != nil {
-			return node{} // the observation of the same file says what is wrong with it
-		}
-		return root
-	}
 	dir, _ := s.moved("CODEX_HOME", ".codex")
-	for _, p := range read(filepath.Join(dir, "config.toml"), codex()).get("projects").fields {
+	for _, p := range s.document(filepath.Join(dir, "config.toml"), codex()).get("projects").fields {
 		if p.value.get("trust_level").text == "trusted" {
 			t.folders[Codex] = append(t.folders[Codex], p.name)
 		}
@@ -43,30 +32,45 @@ func (s System) trust() trust {
 	dir, _ = s.moved("COPILOT_HOME", ".copilot")
 	for _, name := range []string{"settings.json", "config.json"} { // the older name has the older spelling
 		for _, key := range []string{"trustedFolders", "trusted_folders"} {
-			folders, _ := read(filepath.Join(dir, name), copilot()).get(key).texts()
+			folders, _ := s.document(filepath.Join(dir, name), copilot()).get(key).texts()
 			t.folders[Copilot] = append(t.folders[Copilot], folders...)
 		}
 	}
-	t.qwen = s.qwenDecisions(read(filepath.Join(s.Home, ".qwen", "mcpApprovals.json"), qwen()))
+	t.qwen = s.qwenDecisions(s.document(filepath.Join(s.Home, ".qwen", "mcpApprovals.json"), qwen()))
 	take := func(n node) {
 		yes, _ := n.get("enabledMcpjsonServers").texts()
 		no, _ := n.get("disabledMcpjsonServers").texts()
 		all, _ := n.get("enableAllProjectMcpServers").bool()
 		t.approved, t.rejected, t.all = append(t.approved, yes...), append(t.rejected, no...), t.all || all
 	}
-	dir, rule := s.moved("CLAUDE_CONFIG_DIR")
-	settings := dir
-	if rule == byDefault {
-		settings = filepath.Join(dir, ".claude")
-	}
-	take(read(filepath.Join(settings, "settings.json"), claude()))
-	projects := read(filepath.Join(dir, ".claude.json"), claude()).get("projects")
+	dir, _ = s.moved("CLAUDE_CONFIG_DIR")
+	take(s.document(s.claudeSettings(), claude()))
+	projects := s.document(filepath.Join(dir, ".claude.json"), claude()).get("projects")
 	for _, d := range s.upwards() {
 		take(projects.get(d))
 		// settings.json of the project comes with the project, so it cannot approve the project's own servers.
-		take(read(filepath.Join(d, ".claude", "settings.local.json"), claude()))
+		take(s.document(filepath.Join(d, ".claude", "settings.local.json"), claude()))
 	}
 	return t
+}
+
+// claudeSettings is the user's own file of settings.
+func (s System) claudeSettings() string {
+	dir, rule := s.moved("CLAUDE_CONFIG_DIR")
+	if rule == byDefault {
+		dir = filepath.Join(dir, ".claude")
+	}
+	return filepath.Join(dir, "settings.json")
+}
+
+// records are the files beside those with servers from which trust is read.
+func (s System) records() []string {
+	copilot, _ := s.moved("COPILOT_HOME", ".copilot")
+	all := []string{s.claudeSettings(), filepath.Join(copilot, "config.json"), filepath.Join(s.Home, ".qwen", "mcpApprovals.json")}
+	for _, d := range s.upwards() {
+		all = append(all, filepath.Join(d, ".claude", "settings.local.json"))
+	}
+	return all
 }
 
 // gate is the reason for which the agent ignores a whole file.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"mcpx/internal/api"
@@ -120,8 +121,7 @@ func (c *Control) installed(ctx context.Context, out api.ControlInstall, record 
 // controlPlan makes the one plan of the control plane, if there is something to change.
 func (c *Control) controlPlan(ctx context.Context, agent, strategy string, in api.InstallControl, k known) (converge.Plan, bool, error) {
 	audit := api.RunAudit{Agent: agent, Home: in.Home, Moved: in.Moved, Entry: converge.HubName}
-	look := c.lookOf(agent, in.Home, "", in.Moved)
-	look.Names = namesOf(k.servers)
+	look := c.lookOf(k, agent, in.Home, "", in.Moved)
 	seen, err := c.cfg.Observe(ctx, look)
 	if err != nil {
 		return converge.Plan{}, false, err
@@ -183,7 +183,14 @@ func (c *Control) MountServer(ctx context.Context, in api.MountServer) (api.Moun
 	if err != nil {
 		return api.Mounted{}, err
 	}
-	if in.Scope != "" && in.Scope != scopeUser && in.Scope != "project" {
+	project := ""
+	switch in.Scope {
+	case "", scopeUser:
+	case scopeProject:
+		if project = in.Project; !filepath.IsAbs(project) {
+			return api.Mounted{}, fault.New(fault.Invalid, "request-invalid").Saying("the scope project needs the directory of a project")
+		}
+	default:
 		return api.Mounted{}, fault.New(fault.Invalid, "request-invalid").Saying("the scope %q is not one of user, project", in.Scope)
 	}
 	c.files.Lock()
@@ -200,7 +207,7 @@ func (c *Control) MountServer(ctx context.Context, in api.MountServer) (api.Moun
 			return err
 		}
 		record := recordOf(all, agent)
-		mount = converge.Mount{Server: s.ID, Name: cmp.Or(in.Name, s.Name), Scope: in.Scope, Absent: in.Absent}
+		mount = converge.Mount{Server: s.ID, Name: cmp.Or(in.Name, s.Name), Scope: in.Scope, Project: project, Absent: in.Absent}
 		changed, err := decide(&record, mount)
 		if err != nil {
 			return err
@@ -252,7 +259,7 @@ func (c *Control) MountServer(ctx context.Context, in api.MountServer) (api.Moun
 func decide(r *converge.AgentRecord, m converge.Mount) (changed bool, err error) {
 	scope := func(m converge.Mount) string { return cmp.Or(m.Scope, scopeUser) }
 	i := slices.IndexFunc(r.Mounts, func(old converge.Mount) bool {
-		return scope(old) == scope(m) && (old.Name == m.Name || old.Server == m.Server)
+		return scope(old) == scope(m) && old.Project == m.Project && (old.Name == m.Name || old.Server == m.Server)
 	})
 	if i < 0 {
 		if len(r.Mounts) >= maxMounts {

@@ -50,11 +50,13 @@ func (c *Control) auditLocked(ctx context.Context, in api.RunAudit) (api.Audit, 
 	if err := c.cfg.DB.View(ctx, func(r store.Reader) error { return c.learn(ctx, r, &k) }); err != nil {
 		return api.Audit{}, err
 	}
-	look := c.lookOf(in.Agent, in.Home, in.Project, in.Moved)
-	look.Names = namesOf(k.servers)
+	look := c.lookOf(k, in.Agent, in.Home, in.Project, in.Moved)
 	seen, err := c.cfg.Observe(ctx, look)
 	if err != nil {
 		return api.Audit{}, err
+	}
+	if look.Home == c.cfg.Look().Home {
+		c.rememberProjects(ctx, seen)
 	}
 	if in.Agent != "" && len(seen.Files) > 0 {
 		in.Agent = seen.Files[0].Agent // as the observer spells it
@@ -124,12 +126,30 @@ func (c *Control) stage(ctx context.Context, tx store.Tx, k *known, seen converg
 	return err
 }
 
-// lookOf fills in where the daemon itself would look, so that a plan says where its files are, whoever applies it.
-func (c *Control) lookOf(agent, home, project string, moved []string) converge.Look {
-	look := converge.Look{Agent: agent, Home: home, Project: project, Moved: moved}
+// lookOf fills in where the daemon itself would look, so that a plan says where its files are, whoever applies it, and all
+// projects that are known: what is seen does not depend on where somebody was when he asked.
+func (c *Control) lookOf(k known, agent, home, project string, moved []string) converge.Look {
+	look := converge.Look{Agent: agent, Home: home, Project: project, Moved: moved, Projects: []string{}, Names: namesOf(k.servers)}
+	own := c.cfg.Look()
 	if home == "" {
-		own := c.cfg.Look()
 		look.Home, look.Moved = own.Home, append(own.Moved, moved...)
+	}
+	add := func(dir string) {
+		if dir != "" && !slices.Contains(look.Projects, dir) {
+			look.Projects = append(look.Projects, dir)
+		}
+	}
+	add(project)
+	if look.Home != own.Home {
+		return look // what is known is known of the daemon's own home
+	}
+	for _, a := range k.agents {
+		for _, m := range a.Mounts {
+			add(m.Project)
+		}
+	}
+	for _, r := range k.records {
+		add(r.File.Project)
 	}
 	return look
 }
@@ -223,7 +243,7 @@ func namesOf(servers []catalog.Server) map[string]bool {
 
 // world is everything that decides what is planned.
 func (c *Control) world(ctx context.Context, in api.RunAudit, look converge.Look, k known, seen converge.Observation, findings []converge.Finding) converge.World {
-	look.Names = nil // those of the revision
+	look.Names, look.Project, look.Projects = nil, "", nil // those of the revision, and of each file
 	w := converge.World{
 		Files: seen.Files, Findings: findings, Servers: k.servers, Revision: catalog.Revision(k.servers), Agents: k.agents,
 		Policy: c.cfg.Policy(), Adapter: c.cfg.Adapter, Port: c.port(), Token: c.cfg.TokenOnly(), Program: c.cfg.Program, Look: look,
@@ -317,26 +337,30 @@ func (c *Control) sealedBy(ctx context.Context, read sealers, w converge.World, 
 	return plan, differs, nil
 }
 
-// narrowed leaves the project out of the look of a plan that has nothing to do with it: the plan is the same one wherever
-// somebody was when it was made.
+// narrowed is the look of a plan: that of the project for which its files or entries count. One that is made of the look of
+// another plan keeps it.
 func narrowed(w converge.World, p converge.Proposal) converge.Look {
 	look := w.Look
 	for _, d := range p.Files {
 		for _, f := range w.Files {
-			if f.Agent == d.Agent && f.Path == d.Path && f.Scope != scopeUser {
-				return look
+			if f.Agent == d.Agent && f.Path == d.Path && f.Project != "" {
+				look.Project = f.Project
 			}
 		}
-		if slices.ContainsFunc(d.Steps, func(s converge.Step) bool { return s.Project != "" }) {
-			return look
+		for _, s := range d.Steps {
+			if s.Project != "" {
+				look.Project = s.Project
+			}
 		}
 	}
-	look.Project = ""
 	return look
 }
 
-// scopeUser is the scope of files that count for one user everywhere, as package clientfile spells it.
-const scopeUser = "user"
+// Scopes of files, as package clientfile spells them: one user everywhere, and one project.
+const (
+	scopeUser    = "user"
+	scopeProject = "project"
+)
 
 func touches(p converge.Plan, path string) bool {
 	return slices.ContainsFunc(p.Changes, func(ch converge.Change) bool { return ch.Path == path || ch.Real == path })

@@ -71,6 +71,8 @@ type Config struct {
 	TokenOnly func() bool
 	// Certified are the agents whose installed program has a certificate that counts.
 	Certified func(ctx context.Context) map[string]bool
+	// Watching says how soon a change of a file is noticed.
+	Watching func() converge.Watching
 	// Adapter is the version of the code that reads and writes the files; Program the path of mcpx.
 	Adapter, Program string
 	// Secrets keeps and finds the values of credentials.
@@ -110,9 +112,11 @@ type Control struct {
 	grown   bell          // rings when the log has grown
 	stirred chan struct{} // has a value when plans may have to be made anew
 
-	seeing  sync.Mutex      // guards seen and audited
-	seen    *converge.World // files and findings of the last audit; nil: this daemon has made none
-	audited time.Time       // when everything was looked at
+	seeing   sync.Mutex      // guards these
+	seen     *converge.World // files and findings of the last audit; nil: this daemon has made none
+	audited  time.Time       // when everything was looked at
+	projects []string        // at which the last audit looked
+	left     int             // known projects at which it did not
 
 	// change is held over commit and Apply, so that the gateway sees the changes in the order of their commits. It
 	// ranks above every lock of the gateway.
@@ -150,6 +154,7 @@ func New(c Config) (*Control, error) {
 		{"Policy", c.Policy == nil},
 		{"TokenOnly", c.TokenOnly == nil},
 		{"Certified", c.Certified == nil},
+		{"Watching", c.Watching == nil},
 		{"Adapter", c.Adapter == ""},
 		{"Program", c.Program == ""},
 		{"Secrets", c.Secrets == nil},

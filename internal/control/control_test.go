@@ -116,6 +116,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 		Policy: func() converge.Policy { return b.policy }, TokenOnly: func() bool { return false }, Adapter: "1", Program: "/bin/mcpx",
 		Secrets:   newFakeSecrets(),
 		Certified: func(context.Context) map[string]bool { return b.certified },
+		Watching:  func() converge.Watching { return converge.Watching{} },
 		Resident:  func(pid int) int64 { return int64(pid) * 1000 },
 		Stop:      func(children bool) { b.stopped = append(b.stopped, children) },
 		Restart: func(_ context.Context, in api.RestartDaemon) (api.Restarted, error) {

@@ -11,6 +11,24 @@ import (
 	"mcpx/internal/store"
 )
 
+// Projects are the directories at whose files the last audit looked. The daemon watches them.
+func (c *Control) Projects() []string {
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	return slices.Clone(c.projects)
+}
+
+// rememberProjects keeps which projects an audit of the daemon's own home knew. The loop looks at new ones by itself when
+// it was not the one that found them, and so begins to watch them.
+func (c *Control) rememberProjects(ctx context.Context, seen converge.Observation) {
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	if !slices.Equal(c.projects, seen.Projects) && actorOf(ctx).Channel != channelLoop {
+		c.stir()
+	}
+	c.projects, c.left = seen.Projects, seen.Left
+}
+
 // remember keeps what an audit saw: the health is told from it without looking at files again. One that looked at a part
 // only replaces that part.
 func (c *Control) remember(w converge.World, whole bool) {
@@ -83,6 +101,8 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 	w.Records, w.Now = records, c.cfg.Now()
 	c.seeing.Lock()
 	seen, audited := c.seen, c.audited
+	v.Watching = c.cfg.Watching()
+	v.Watching.Left, v.Watching.Most = c.left, len(c.projects)
 	c.seeing.Unlock()
 	var entries []converge.Entry
 	switch {

@@ -109,6 +109,8 @@ var healthCodes = []Code{
 	{"third-party-edit", KindHealth, "Something else changed a file while mcpx changed it. The file was left as it is (warning).", "look at the file"},
 	{"unmanaged-agent", KindHealth, "mcpx looks at the agent and makes no plans for it unless asked (notice).", "`mcpx agents discover --manage KIND`"},
 	{"reload-needed", KindHealth, "The file of an agent was changed and the agent has opened no session since (notice).", "restart the agent"},
+	{"watch-polled", KindHealth, "The system does not notify of changes in some directories of agents or projects, so their files are compared every two seconds (notice). Its limit is reached, or that of mcpx, or the directory cannot be read.", "on Linux an administrator can raise the limit: `sysctl fs.inotify.max_user_watches`"},
+	{"projects-left-out", KindHealth, "More projects are known than mcpx looks at by itself (notice).", "`mcpx audit run --project DIR` looks at one"},
 	{"plan-waiting", KindHealth, "A plan waits for a person (notice).", "`mcpx approval list`"},
 	{"lossy-comment", KindHealth, "A comment inside an entry would go with it (notice).", "`mcpx plan show PLAN`"},
 }

@@ -213,7 +213,7 @@ func (x *view) driftOfMounts() []Trouble {
 			Text: fmt.Sprintf(format, args...), Hint: hint, Command: "mcpx audit run --agent " + agent,
 		})
 	}
-	home := func(agent, scope string) string { return x.homes[named{agent, scope}].Path }
+	home := func(agent, scope, project string) string { return x.homes[room{agent, scope, project}].Path }
 	for _, record := range x.Agents {
 		agent := record.Agent
 		for _, m := range record.Mounts {
@@ -224,24 +224,27 @@ func (x *view) driftOfMounts() []Trouble {
 			same, served := x.has(agent, m, s)
 			switch {
 			case same == nil && served == nil:
-				tell(reasonMissing, WeightWarning, agent, home(agent, m.scope()), m.Name, "make the plan that adds it", "the agent shall have %s and has not", s.Name)
+				tell(reasonMissing, WeightWarning, agent, home(agent, m.scope(), m.Project), m.Name, "make the plan that adds it", "the agent shall have %s and has not", s.Name)
 			case served == nil && another(same, s):
 				tell(driftChanged, WeightWarning, agent, same.File, m.Name, "decide which one it shall be", "the agent shall have %s under this name and has another server", s.Name)
 			case served != nil && m.Tools != nil && !m.Tools.same(served.Tools):
 				tell(driftFilter, WeightWarning, agent, served.File, served.Name, "put the filter of tools back into the entry", "the entry lost its filter of tools, or has another one")
 			}
 		}
-		if record.Control != "" && len(x.served[named{agent, HubName}]) == 0 {
-			tell(reasonHubMissing, WeightWarning, agent, home(agent, scopeUser), HubName, "make the plan that adds it", "the control plane was installed and is no longer in the agent's files")
+		if record.Control != "" && len(x.hubEntries(agent)) == 0 {
+			tell(reasonHubMissing, WeightWarning, agent, home(agent, scopeUser, ""), HubName, "make the plan that adds it", "the control plane was installed and is no longer in the agent's files")
 		}
 		for _, p := range x.removals(agent) {
 			tell(p.Reasons[0], WeightWarning, agent, p.first().Path, p.Entry, "make the plan that removes it", "is an entry that the agent shall not have")
 		}
 	}
 	for agent := range x.byAgent {
-		for server, list := range x.copies(agent) {
+		for at, list := range x.copies(agent) {
 			for _, f := range list {
-				tell(reasonDuplicate, WeightWarning, agent, f.File, f.Name, "make the plan that keeps one of them, or remove the others", "is one of %d entries that lead to %s", len(list), server)
+				if at.project != "" && f.Project == "" {
+					continue // it is not one too many elsewhere
+				}
+				tell(reasonDuplicate, WeightWarning, agent, f.File, f.Name, "make the plan that keeps one of them, or remove the others", "is one of %d entries that lead to %s", len(list), at.server)
 			}
 		}
 	}

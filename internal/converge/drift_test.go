@@ -144,6 +144,7 @@ func TestFindings(t *testing.T) {
 		{"audited long ago", nil, func(v *Vitals) { v.Audited = testNow.Add(-25 * time.Hour) }, []string{"audit-stale blocker audit"}},
 		{"down, and nothing else is known", func(w *World) { w.Findings = nil }, func(v *Vitals) { v.DaemonDown, v.Audited = true, time.Time{} }, []string{"daemon-down blocker daemon"}},
 		{"foreign port, broken log, no keyring", nil, func(v *Vitals) { v.PortTaken, v.ChainBroken, v.Keyring = "nginx", 7, "no session bus" }, []string{"chain-broken blocker log", "port-not-ours blocker listener", "keyring-unavailable warning keyring"}},
+		{"more than can be watched", nil, func(v *Vitals) { v.Watching = Watching{Dirs: 5, Polled: 1, Why: "full", Left: 2, Most: 64} }, []string{"projects-left-out notice watching", "watch-polled notice watching"}},
 		{"an observed agent", func(w *World) { w.Agents = nil }, nil, []string{"unmanaged-agent notice claude_code"}},
 		{"a broken file", func(w *World) { w.Files[1].Problems = []Problem{{Code: "config-broken"}} }, nil, []string{"config-broken warning claude_code:/p/.mcp.json"}},
 		{"no file of a managed agent", func(w *World) {

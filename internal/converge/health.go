@@ -26,6 +26,7 @@ type Vitals struct {
 	PortTaken   string    // who answers on our port, "" we do
 	ChainBroken uint64    // first number of the log that does not fit; 0 all do
 	Keyring     string    // why the keyring cannot be used; "" it can, or nobody needs it
+	Watching    Watching
 
 	Credentials []CredentialFact
 	Tokens      []TokenFact
@@ -33,6 +34,15 @@ type Vitals struct {
 	Held        map[string][]catalog.Held // tools that are not as they were agreed to, by name of server
 	Tools       map[string][]string       // names of tools, by name of server
 	Plans       []Plan                    // that are ready
+}
+
+// Watching says how soon a change of a file is noticed.
+type Watching struct {
+	Dirs   int    // directories in which files of agents are or would appear
+	Polled int    // of them those that the system does not notify of
+	Why    string // of one of them
+	Left   int    // projects that are known and not looked at, since there are too many
+	Most   int    // projects that are looked at
 }
 
 // CredentialFact is what is known of one credential, which is never its value.
@@ -71,6 +81,7 @@ func Findings(w World, v Vitals) []Trouble {
 	}
 	h.out = Drift(w)
 	h.audit(v)
+	h.watching(v.Watching)
 	h.files()
 	h.servers(v)
 	h.credentials(v)
@@ -112,6 +123,18 @@ func (h *health) audit(v Vitals) {
 	}
 	if v.Keyring != "" {
 		h.tell("keyring-unavailable", WeightWarning, "keyring", "mcpx credential list", "unlock it, or keep the value in another place", "the keyring cannot be used: %s", v.Keyring)
+	}
+}
+
+// watching tells where changes are noticed late, or not at all.
+func (h *health) watching(w Watching) {
+	if w.Polled > 0 {
+		h.tell("watch-polled", WeightNotice, "watching", "", "nothing has to be done; where the system has a limit, an administrator can raise it",
+			"changes in %d of %d directories are not notified, so their files are compared every two seconds: %s", w.Polled, w.Dirs, w.Why)
+	}
+	if w.Left > 0 {
+		h.tell("projects-left-out", WeightNotice, "watching", "mcpx audit run --project DIR", "look at one of them by name when it matters",
+			"%d projects that agents list are not looked at: mcpx looks at %d at most", w.Left, w.Most)
 	}
 }
 

@@ -32,10 +32,10 @@ func Mounted(w World, agent string) []string {
 	return slices.Compact(names)
 }
 
-// ReachesHub says whether an enabled entry of the agent leads to the control plane.
+// ReachesHub says whether an enabled entry of the agent leads to the control plane, in every project.
 func ReachesHub(w World, agent string) bool {
 	return slices.ContainsFunc(w.Findings, func(f Finding) bool {
-		return f.Agent == agent && f.Enabled && f.Routed != nil && f.Routed.Server == HubName &&
+		return f.Agent == agent && f.Enabled && f.Project == "" && f.Routed != nil && f.Routed.Server == HubName &&
 			(f.Routed.State == RoutedHere || f.Routed.State == RoutedSpelling)
 	})
 }

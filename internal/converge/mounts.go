@@ -45,7 +45,7 @@ func (x *view) mounts() []Proposal {
 // has says what the agent has in the place of a mount: an entry of its name, or one that leads to its server.
 func (x *view) has(agent string, m Mount, s *catalog.Server) (same, served *Finding) {
 	in := func(list []*Finding) *Finding {
-		i := slices.IndexFunc(list, func(f *Finding) bool { return f.Scope == m.scope() })
+		i := slices.IndexFunc(list, func(f *Finding) bool { return f.Scope == m.scope() && f.Project == m.Project })
 		if i < 0 {
 			return nil
 		}
@@ -78,34 +78,35 @@ func (x *view) missing(agent string, m Mount) (Proposal, bool) {
 	if same != nil {
 		p.problem(problemName, "the agent has another server under this name")
 	}
-	if habits[agent].merges && same == nil && len(x.byEntry[named{agent, m.Name}]) > 0 {
+	together := func(f *Finding) bool { return m.Project == "" || f.Project == "" || f.Project == m.Project }
+	if habits[agent].merges && same == nil && slices.ContainsFunc(x.byEntry[named{agent, m.Name}], together) {
 		p.problem(problemLayers, "the agent would make one entry of this one and of those with the same name in other files")
 	}
 	x.ready(&p, s, nil)
 	form := x.form(&p, Entry{Agent: agent}, s)
 	p.raise(s.Risk == catalog.RiskHigh, riskServer)
-	x.insert(&p, agent, m.scope(), m.Name, form)
+	x.insert(&p, room{agent, m.scope(), m.Project}, m.Name, form)
 	return p, true
 }
 
 // insert puts a new entry into the file in which the agent would look for it first.
-func (x *view) insert(p *Proposal, agent, scope, name string, form *Form) {
-	file, ok := x.homes[named{agent, scope}]
+func (x *view) insert(p *Proposal, at room, name string, form *Form) {
+	file, ok := x.homes[at]
 	if !ok {
 		p.problem(problemNoFile, "mcpx knows no file of this agent and scope that it may write")
 		return
 	}
 	p.raise(file.Shared, riskShared)
-	p.Effects = effects(agent, name, form, scope == scopeProject, file.Shared)
+	p.Effects = effects(at.agent, name, form, at.scope == scopeProject, file.Shared)
 	if form != nil {
-		p.Files = []Drafting{{Agent: agent, Path: file.Path, Steps: []Step{{Op: StepSet, Name: name, Want: form}}}}
+		p.Files = []Drafting{{Agent: at.agent, Path: file.Path, Steps: []Step{{Op: StepSet, Name: name, Want: form}}}}
 	}
 }
 
-// findHomes picks the file for new entries of each agent and scope: the strongest one that has entries, else the strongest
+// findHomes picks the file for new entries of each agent, scope and project: the strongest one that has entries, else the strongest
 // that is there, else the one that the agent would make itself.
-func (x *view) findHomes() map[named]File {
-	homes, ranks := map[named]File{}, map[named]int{}
+func (x *view) findHomes() map[room]File {
+	homes, ranks := map[room]File{}, map[room]int{}
 	for _, f := range x.Files {
 		if !x.writable(f.Agent, f.Path) {
 			continue
@@ -119,7 +120,7 @@ func (x *view) findHomes() map[named]File {
 		case main != "" && strings.HasSuffix(f.Path, main):
 			rank = 2
 		}
-		at := named{f.Agent, f.Scope}
+		at := room{f.Agent, f.Scope, f.Project}
 		if best := ranks[at]; rank > best || rank == best && rank > 1 {
 			homes[at], ranks[at] = f, rank
 		}
@@ -132,18 +133,22 @@ func (x *view) control(agent, strategy string) (Proposal, bool) {
 	p := Proposal{Kind: PlanControlPlane, Agent: agent, Server: HubName, Entry: HubName, Match: byName(HubName)}
 	p.reason(reasonHubMissing)
 	p.Summary = fmt.Sprintf("%s gets %s, the control plane of mcpx", agent, HubName)
-	if have := x.served[named{agent, HubName}]; len(have) > 0 {
+	if have := x.hubEntries(agent); len(have) > 0 {
 		return x.repair(p, have, strategy)
 	}
 	if slices.ContainsFunc(x.byEntry[named{agent, HubName}], func(f *Finding) bool { return f.Scope == scopeUser }) {
 		p.problem(problemName, "the agent has another server under this name")
 	}
-	x.insert(&p, agent, scopeUser, HubName, x.hubForm(&p, agent, strategy))
+	x.insert(&p, room{agent: agent, scope: scopeUser}, HubName, x.hubForm(&p, agent, strategy))
 	return p, true
 }
 
-// repair lets the entry of the control plane send its token in the way that is wanted. One in a project is left to the
-// project.
+// hubEntries lead to the control plane in every project; one of a single project is left to that project.
+func (x *view) hubEntries(agent string) []*Finding {
+	return slices.DeleteFunc(slices.Clone(x.served[named{agent, HubName}]), func(f *Finding) bool { return f.Project != "" })
+}
+
+// repair lets the entry of the control plane send its token in the way that is wanted.
 func (x *view) repair(p Proposal, have []*Finding, strategy string) (Proposal, bool) {
 	i := slices.IndexFunc(have, func(f *Finding) bool { return f.Scope == scopeUser })
 	if i < 0 || have[i].Routed.State == RoutedStalePort || sends(have[i].Entry) == strategy || !x.writable(have[i].Agent, have[i].File) {
@@ -191,7 +196,7 @@ func (x *view) removals(agent string) []Proposal {
 	record := x.records[agent]
 	wanted, unwanted := map[string]bool{}, map[string]bool{}
 	for _, m := range record.Mounts {
-		key := m.scope() + " " + m.Name
+		key := m.scope() + " " + m.Project + " " + m.Name
 		if m.Absent {
 			unwanted[key] = true
 		} else {
@@ -203,7 +208,7 @@ func (x *view) removals(agent string) []Proposal {
 	}
 	var out []Proposal
 	for _, f := range x.byAgent[agent] {
-		key := f.Scope + " " + f.Name
+		key := f.Scope + " " + f.Project + " " + f.Name
 		through := f.Routed != nil && f.Routed.State != RoutedForeign && f.Routed.Server != HubName
 		if !through || wanted[key] || x.Asked.Entry != "" && f.Name != x.Asked.Entry || !x.writable(agent, f.File) {
 			continue
@@ -239,40 +244,52 @@ func (x *view) remove(p *Proposal, f Finding) {
 	p.Files = append(p.Files, Drafting{Agent: f.Agent, Path: f.File, Steps: []Step{step}})
 }
 
-// copies are the entries of one agent that lead to one server at the same time.
-func (x *view) copies(agent string) map[string][]Finding {
-	all := map[string][]Finding{}
+// copies are the entries of one agent that lead to one server at the same time: several that count everywhere, or one of
+// these and those of one project. Entries of several projects do not count at the same time.
+func (x *view) copies(agent string) map[copied][]Finding {
+	all := map[copied][]Finding{}
 	for _, f := range x.byAgent[agent] {
 		if f.Routed != nil && f.Enabled && f.Class == Compliant && f.Match.Server != "" {
-			all[f.Match.Server] = append(all[f.Match.Server], f)
+			at := copied{f.Match.Server, f.Project}
+			all[at] = append(all[at], f)
 		}
 	}
-	maps.DeleteFunc(all, func(_ string, list []Finding) bool {
-		user := slices.ContainsFunc(list, func(f Finding) bool { return f.Scope == scopeUser })
-		return len(list) < 2 || !user // entries of several projects do not count at the same time
-	})
-	return all
+	out := map[copied][]Finding{}
+	for at, list := range all {
+		if at.project != "" {
+			list = slices.Concat(all[copied{server: at.server}], list)
+		}
+		if len(list) > 1 && slices.ContainsFunc(list, func(f Finding) bool { return f.Scope == scopeUser }) {
+			out[at] = list
+		}
+	}
+	return out
 }
+
+// copied is what several entries lead to, in a project; "" everywhere.
+type copied struct{ server, project string }
 
 // merges keep one of several copies: that of the user's scope, since it counts everywhere. Where the copies have several
 // names a person has to choose, since permissions contain them.
 func (x *view) merges(agent string) []Proposal {
 	var out []Proposal
 	all := x.copies(agent)
-	for _, server := range slices.Sorted(maps.Keys(all)) {
-		keep, ok := survivor(all[server])
+	order := func(a, b copied) int {
+		return cmp.Or(cmp.Compare(a.server, b.server), cmp.Compare(a.project, b.project))
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(all), order) {
+		keep, ok := survivor(all[at])
 		if !ok || x.Asked.Entry != "" && keep.Name != x.Asked.Entry {
 			continue
 		}
-		p := Proposal{Kind: PlanMerge, Agent: agent, Server: server, Entry: keep.Name, Match: keep.Match}
+		p := Proposal{Kind: PlanMerge, Agent: agent, Server: at.server, Entry: keep.Name, Match: keep.Match}
 		p.reason(reasonDuplicate)
 		p.raise(true, riskRemoves)
-		p.Summary = fmt.Sprintf("%s: of %d copies of %s the one in %s stays", agent, len(all[server]), keep.Name, keep.File)
-		for _, f := range all[server] {
-			if f.ID == keep.ID && f.File == keep.File && slices.Equal(f.At, keep.At) || !x.writable(agent, f.File) {
-				continue
+		p.Summary = fmt.Sprintf("%s: of %d copies of %s the one in %s stays", agent, len(all[at]), keep.Name, keep.File)
+		for _, f := range all[at] {
+			if f.Project == at.project && (f.File != keep.File || !slices.Equal(f.At, keep.At)) && x.writable(agent, f.File) {
+				x.remove(&p, f)
 			}
-			x.remove(&p, f)
 		}
 		if len(p.Files) > 0 {
 			out = append(out, p)

@@ -7,6 +7,9 @@ type Look struct {
 	Agent   string `json:"agent,omitempty"`   // "" all
 	Home    string `json:"home,omitempty"`    // absolute; "" that of the service
 	Project string `json:"project,omitempty"` // absolute; "" none
+	// Projects are looked at beside what counts everywhere, and so are those that agents list themselves. Not nil: Project is
+	// one of them, and what is told of an entry that counts everywhere holds in all of them.
+	Projects []string `json:"-"`
 	// Moved are variables that move files, as NAME=PATH; they win over those of the service.
 	Moved []string `json:"moved,omitempty"`
 	// Names are those of the catalog; true: the name is an alias.
@@ -15,8 +18,10 @@ type Look struct {
 
 // Observation is what was found in the files of agents.
 type Observation struct {
-	Files   []File
-	Entries []Entry
+	Files    []File
+	Entries  []Entry
+	Projects []string // that were looked at
+	Left     int      // known projects that were not, since there are too many
 }
 
 // FileState says what could be read.
@@ -42,6 +47,7 @@ type File struct {
 	Entries  int       `json:"entries"`
 	Problems []Problem `json:"problems"`
 
+	Project  string `json:"project,omitempty"`   // directory for which the file counts; "" everywhere
 	Evidence string `json:"evidence,omitempty"`  // doc: the dialect is known from documentation only
 	Real     string `json:"real_path,omitempty"` // where links lead; "" absent
 	Size     int64  `json:"size,omitempty"`      // bytes
@@ -112,7 +118,7 @@ type Entry struct {
 
 // Facts are what the observer saw and only the classification needs.
 type Facts struct {
-	Shadowed        bool // an entry of the same name in a stronger file counts in its place, in the project that was looked at
+	Shadowed        bool // an entry of the same name in a stronger file counts in its place, in a project that was looked at
 	Layered         bool // the agent makes one entry of this one and others of the same name
 	FileBroken      bool // the agent refuses the whole file
 	Hidden          bool // something in arguments or URL was redacted

@@ -320,7 +320,8 @@ func (x *view) layers(p *Proposal, f Finding, form *Form) {
 		return
 	}
 	for _, other := range x.byEntry[named{f.Agent, f.Name}] {
-		if other.File != f.File && len(other.Headers) > 0 && form != nil && form.Kind == FormHTTP {
+		apart := f.Project != "" && other.Project != "" && f.Project != other.Project
+		if other.File != f.File && !apart && len(other.Headers) > 0 && form != nil && form.Kind == FormHTTP {
 			p.problem(problemHeaderLeak, "headers of "+other.File+" would be sent to mcpx")
 			return
 		}

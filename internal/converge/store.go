@@ -19,11 +19,13 @@ const (
 
 // Mount is one server that an agent shall have.
 type Mount struct {
-	Server string `json:"server"`           // id of the catalog entry
-	Name   string `json:"name"`             // as the agent names it
-	Scope  string `json:"scope"`            // "" is user
-	Absent bool   `json:"absent,omitempty"` // the agent shall not have it any more
-	Tools  *Tools `json:"tools,omitempty"`  // the filter that its entry shall have; nil: nobody cares
+	Server string `json:"server"` // id of the catalog entry
+	Name   string `json:"name"`   // as the agent names it
+	Scope  string `json:"scope"`  // "" is user
+	// Project is the directory for which a mount of the scope project counts, absolute.
+	Project string `json:"project,omitempty"`
+	Absent  bool   `json:"absent,omitempty"` // the agent shall not have it any more
+	Tools   *Tools `json:"tools,omitempty"`  // the filter that its entry shall have; nil: nobody cares
 }
 
 // Tools is what an entry says about single tools of its server.

@@ -124,15 +124,18 @@ type view struct {
 	byAgent map[string][]Finding
 	byEntry map[named][]*Finding // all entries of one name
 	served  map[named][]*Finding // all entries that lead through mcpx to one server
-	homes   map[named]File       // where a new entry of an agent and a scope goes
+	homes   map[room]File        // where a new entry goes
 	history history
 }
 
 // place is one file of one agent.
 type place struct{ agent, path string }
 
-// named is something of one agent: an entry, a server, a scope.
+// named is something of one agent: an entry, a server.
 type named struct{ agent, name string }
+
+// room is where an agent keeps entries of one scope, in one project.
+type room struct{ agent, scope, project string }
 
 func look(w World) *view {
 	x := &view{

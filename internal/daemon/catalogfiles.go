@@ -66,7 +66,7 @@ func (d *Daemon) catalogFiles() []catalog.File {
 func (d *Daemon) watchCatalog() *loop {
 	dir := d.cfg.Paths.Catalog()
 	seen := map[string]bool{} // a file that goes is of interest, too
-	watcher := watch.New(watch.Config{Log: d.log, Dirs: []string{dir}, Files: func() []string {
+	watcher := watch.New(watch.Config{Log: d.log, Dirs: func() []string { return []string{dir} }, Files: func() []string {
 		paths, err := catalogPaths(dir)
 		if err != nil {
 			paths = nil // a reload says why

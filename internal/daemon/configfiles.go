@@ -46,51 +46,124 @@ func (d *Daemon) observe(_ context.Context, look converge.Look) (converge.Observ
 	if err != nil {
 		return converge.Observation{}, err
 	}
-	return observation(system, only, d.hub(look), key), nil
+	if look.Projects == nil {
+		return observation(system, only, d.hub(look), key), nil
+	}
+	o := newObserving(system, only, d.hub(look), key)
+	projects, seen := system.ObserveProjects(o.hub, func(listed []string) []string {
+		var chosen []string
+		chosen, o.out.Left = choose(look.Projects, listed)
+		return chosen
+	})
+	for i, p := range append([]string{""}, projects...) {
+		o.system.Project = p
+		o.project(seen[i])
+	}
+	o.out.Projects = projects
+	return o.out, nil
 }
 
 // observation is what the files of one system say. Only is one agent, "" all; the key is for digests of entries.
 func observation(system clientfile.System, only clientfile.Agent, hub clientfile.Hub, key []byte) converge.Observation {
-	type place struct {
-		agent clientfile.Agent
-		path  string
+	o := newObserving(system, only, hub, key)
+	o.project(system.Observe(hub))
+	return o.out
+}
+
+// maxProjects bounds the projects whose files are looked at: people work on some dozens, and an agent's list of those in
+// which it was ever started may be much longer.
+const maxProjects = 64
+
+// choose picks the projects that are looked at: those that were asked for, then those that agents list, directories that
+// are there first. They are sorted, so that a file that counts in several belongs to the same one whoever asks.
+func choose(asked, listed []string) (chosen []string, left int) {
+	is := func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.IsDir()
 	}
-	observed := system.Observe(hub)
-	seen := map[place]clientfile.Observed{}
-	for _, o := range observed {
-		seen[place{o.Agent, o.File.Path}] = o
+	var gone []string
+	for i, p := range slices.Concat(asked, listed) {
+		switch {
+		case slices.Contains(chosen, p) || slices.Contains(gone, p):
+		case i >= len(asked) && !is(p):
+			gone = append(gone, p)
+		case len(chosen) == maxProjects:
+			left++
+		default:
+			chosen = append(chosen, p)
+		}
 	}
-	layers := layering(system, observed, hub)
-	told := map[place]bool{} // two rules may lead to one file: the first one tells of it
-	out := converge.Observation{Files: []converge.File{}, Entries: []converge.Entry{}}
-	for _, l := range system.Locate() {
-		at := place{l.Agent, l.File.Path}
-		if only != "" && l.Agent != only || told[at] {
+	chosen = append(chosen, gone[:min(len(gone), maxProjects-len(chosen))]...) // they may come back
+	slices.Sort(chosen)
+	return chosen, left
+}
+
+// spot is one file of one agent.
+type spot struct {
+	agent clientfile.Agent
+	path  string
+}
+
+// observing makes an observation of what is seen in one project after the other.
+type observing struct {
+	system clientfile.System
+	only   clientfile.Agent
+	hub    clientfile.Hub
+	key    []byte
+
+	told map[spot]bool      // several rules and projects may lead to one file: the first one tells of it
+	raw  []clientfile.Entry // of out.Entries
+	out  converge.Observation
+}
+
+func newObserving(system clientfile.System, only clientfile.Agent, hub clientfile.Hub, key []byte) *observing {
+	return &observing{
+		system: system, only: only, hub: hub, key: key, told: map[spot]bool{},
+		out: converge.Observation{Files: []converge.File{}, Entries: []converge.Entry{}},
+	}
+}
+
+// project tells of the files of the system's project that were not told yet, and of what they change for the entries that
+// were.
+func (o *observing) project(observed []clientfile.Observed) {
+	seen := map[spot]clientfile.Observed{}
+	for _, one := range observed {
+		seen[spot{one.Agent, one.File.Path}] = one
+	}
+	layers := layering(o.system, observed, o.hub)
+	for i := range o.out.Entries {
+		layers.elsewhere(&o.out.Entries[i], o.raw[i], o.system.Project)
+	}
+	for _, l := range o.system.Locate() {
+		at := spot{l.Agent, l.File.Path}
+		if o.only != "" && l.Agent != o.only || o.told[at] {
 			continue
 		}
-		told[at] = true
+		o.told[at] = true
 		f := converge.File{
 			Agent: string(l.Agent), Path: l.File.Path, Scope: string(l.File.Scope), Rule: l.Rule, Format: string(l.File.Format),
 			Shared: l.File.Shared, State: converge.FileAbsent, Problems: []converge.Problem{}, Evidence: string(l.Agent.Evidence()),
+			Project: l.File.Project,
 		}
-		o, exists := seen[at]
-		if !exists {
-			out.Files = append(out.Files, f)
-			continue
+		if one, exists := seen[at]; exists {
+			o.file(&f, one, layers)
 		}
-		f.State, f.Entries, f.Problems = stateOf(o), len(o.Entries), problems(o.Problems)
-		f.Real, f.Size, f.SHA256, f.Identity, f.Mode = o.Stat.Real, o.Stat.Size, o.Stat.SHA256, o.Stat.Identity, uint32(o.Stat.Mode)
-		out.Files = append(out.Files, f)
-		writable := worldWritable(f.Path)
-		for _, e := range o.Entries {
-			c := entry(o, e)
-			c.ID, c.Digest = clientfile.ObservationID(o.Agent, cmp.Or(f.Real, f.Path), e.At), e.Digest(key)
-			layers.apply(&c, e, system.Project)
-			c.Facts.FileWritable, c.Facts.FileBroken = writable, f.State == converge.FileBroken
-			out.Entries = append(out.Entries, c)
-		}
+		o.out.Files = append(o.out.Files, f)
 	}
-	return out
+}
+
+// file tells of a file that is there.
+func (o *observing) file(f *converge.File, one clientfile.Observed, layers layers) {
+	f.State, f.Entries, f.Problems = stateOf(one), len(one.Entries), problems(one.Problems)
+	f.Real, f.Size, f.SHA256, f.Identity, f.Mode = one.Stat.Real, one.Stat.Size, one.Stat.SHA256, one.Stat.Identity, uint32(one.Stat.Mode)
+	writable := worldWritable(f.Path)
+	for _, e := range one.Entries {
+		c := entry(one, e)
+		c.ID, c.Digest = clientfile.ObservationID(one.Agent, cmp.Or(f.Real, f.Path), e.At), e.Digest(o.key)
+		layers.apply(&c, e, o.system.Project)
+		c.Facts.FileWritable, c.Facts.FileBroken = writable, f.State == converge.FileBroken
+		o.out.Entries, o.raw = append(o.out.Entries, c), append(o.raw, e)
+	}
 }
 
 // layers are the entries that count in the project.
@@ -135,6 +208,18 @@ func (l layers) apply(c *converge.Entry, e clientfile.Entry, project string) {
 	}
 	if c.Routed != nil && !c.Enabled {
 		c.Routed.State = converge.RoutedDisabled
+	}
+}
+
+// elsewhere notes on an entry that was seen already what a project makes of it: everything, when it counts in that project
+// alone, else what makes it another one there.
+func (l layers) elsewhere(c *converge.Entry, e clientfile.Entry, project string) {
+	switch counting, ok := l[named{c.Agent, c.Name}]; {
+	case e.Project() == project:
+		l.apply(c, e, project)
+	case ok && e.Project() == "":
+		c.Facts.Layered = c.Facts.Layered || counting.merged
+		c.Facts.Shadowed = c.Facts.Shadowed || c.Enabled && !counting.Is(e) && !counting.merged
 	}
 }
 

@@ -528,3 +528,117 @@ func TestObservedFacts(t *testing.T) {
 		t.Errorf("another value has the same digest: %+v", other)
 	}
 }
+
+// TestProjects: what counts everywhere is read once, the files of each project are told beside it, one that counts in
+// several projects belongs to the first, and an entry that a project changes is told to be layered there.
+func TestProjects(t *testing.T) {
+	c := config(t, "MCPX_GOVERNANCE_WATCH", "false")
+	home := c.Getenv("HOME")
+	app, sub, gone := filepath.Join(home, "app"), filepath.Join(home, "app", "sub"), filepath.Join(home, "gone")
+	for name, text := range map[string]string{
+		".claude.json":              `{"mcpServers": {"a": {"command": "x"}}, "projects": {"` + sub + `": {"mcpServers": {"a": {"command": "y"}}}, "` + gone + `": {}}}`,
+		".codex/config.toml":        "[mcp_servers.a]\ncommand = \"x\"\n[mcp_servers.b]\ncommand = \"x\"\n[projects.\"" + app + "\"]\ntrust_level = \"trusted\"\n",
+		"app/.git/HEAD":             "ref: refs/heads/main\n",
+		"app/.mcp.json":             `{"mcpServers": {"c": {"command": "z"}}}`,
+		"app/sub/.mcp.json":         `{"mcpServers": {"d": {"command": "z"}}}`,
+		"app/.codex/config.toml":    "[mcp_servers.a]\nargs = [\"1\"]\n",
+		"app/.gemini/settings.json": `{"mcpServers": {"e": {"command": "z"}}}`,
+	} {
+		writeFile(t, filepath.Join(home, name), text)
+	}
+	d := run(t, c)
+	seen, err := d.observe(t.Context(), converge.Look{Home: home, Projects: []string{filepath.Join(home, "asked")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{app, sub, filepath.Join(home, "asked"), gone}, seen.Projects); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	got, files := []string{}, map[string]int{}
+	for _, f := range converge.Classify(seen.Entries, nil) {
+		if f.Agent != "codex" && f.Agent != "claude_code" && f.Agent != "gemini" {
+			continue // others read .mcp.json, too
+		}
+		got = append(got, fmt.Sprintf("%s %s %s %s%s %t %s", f.Agent, f.Scope, f.Name, f.Command, strings.TrimPrefix(f.Project, home), f.Enabled, strings.Join(f.Reasons, ",")))
+	}
+	for _, f := range seen.Files {
+		if files[f.Agent+f.Path]++; files[f.Agent+f.Path] > 1 {
+			t.Errorf("%s of %s is told twice", f.Path, f.Agent)
+		}
+		if f.Path == filepath.Join(app, ".mcp.json") && f.Project != app || f.Scope == "user" && f.Project != "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if d := cmp.Diff([]string{
+		"claude_code user a x true not-in-catalog,shadowed",
+		"claude_code local a y/app/sub true not-in-catalog",
+		"codex user a x true not-in-catalog,layered",
+		"codex user b x true not-in-catalog",
+		"claude_code project c z/app false disabled-by-agent,approval-pending",
+		"codex project a /app true layered,file-broken,missing-field",
+		"gemini project e z/app true not-in-catalog",
+		"claude_code project d z/app/sub false disabled-by-agent,approval-pending",
+	}, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+
+	var many []string
+	for i := range maxProjects + 3 {
+		dir := filepath.Join(home, fmt.Sprintf("p%03d", i))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		many = append(many, dir)
+	}
+	if chosen, left := choose(many[:1], append([]string{gone}, many...)); len(chosen) != maxProjects || left != 3 || slices.Contains(chosen, gone) {
+		t.Errorf("%d projects are looked at, %d are left", len(chosen), left)
+	}
+}
+
+// TestAuditAnywhere: where somebody is when he asks for an audit changes nothing for what is known.
+func TestAuditAnywhere(t *testing.T) {
+	c := config(t, "MCPX_GOVERNANCE_WATCH", "false")
+	home := c.Getenv("HOME")
+	one, two := filepath.Join(home, "one"), filepath.Join(home, "two")
+	const entry = `"demo": {"command": "npx", "args": ["demo@1"]}`
+	writeFile(t, filepath.Join(home, ".claude.json"), `{"mcpServers": {`+entry+`}, "projects": {"`+one+`": {"mcpServers": {`+entry+`}, "enabledMcpjsonServers": ["demo"]}}}`)
+	for _, dir := range []string{one, two} {
+		writeFile(t, filepath.Join(dir, ".mcp.json"), `{"mcpServers": {`+entry+`}}`)
+	}
+	run(t, c)
+	client, ctx := api.NewClient(c.Paths.Socket()), t.Context()
+	if _, err := client.ImportServers(ctx, api.ImportServers{Servers: []catalog.Server{{Name: "demo", Stdio: &catalog.Stdio{Command: "npx", Args: []string{"demo@1"}}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.SetAgent(ctx, api.SetAgent{Agent: "claude_code", Level: converge.LevelManaged}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := client.RunAudit(ctx, api.RunAudit{Project: two})
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks := map[string]string{}
+	for _, row := range first.Plans {
+		p, err := client.Plan(ctx, api.PlanRef{Plan: row.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		looks[row.Files[0]+" "+strings.Join(p.Changes[0].Steps[0].At, ".")] = p.Look.Project
+	}
+	if d := cmp.Diff(map[string]string{
+		filepath.Join(home, ".claude.json") + " mcpServers.demo":                      "",
+		filepath.Join(home, ".claude.json") + " projects." + one + ".mcpServers.demo": one,
+		filepath.Join(one, ".mcp.json") + " mcpServers.demo":                          one,
+	}, looks); d != "" {
+		t.Errorf("projects of plans: -want +got:\n%s", d)
+	}
+	for _, project := range []string{"", home, one, two, filepath.Join(one, "elsewhere")} {
+		out, err := client.RunAudit(ctx, api.RunAudit{Project: project})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Made+out.Superseded+out.Events != 0 || len(out.Plans) != len(first.Plans) {
+			t.Errorf("in %q: %d plans made, %d superseded, %d of %d there, %d events", project, out.Made, out.Superseded, len(out.Plans), len(first.Plans), out.Events)
+		}
+	}
+}

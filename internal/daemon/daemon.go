@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpx/internal/api"
@@ -36,6 +37,7 @@ import (
 	"mcpx/internal/store"
 	"mcpx/internal/telemetry"
 	"mcpx/internal/tools"
+	"mcpx/internal/watch"
 )
 
 // Config is what a daemon needs. Everything is required except Listen, LogFile and Overlay.
@@ -79,7 +81,8 @@ type Daemon struct {
 	unix     net.Listener
 	serving  bool // start succeeded: the socket in the file system is ours
 	loop     *loop
-	watching *loop // of config/catalog
+	catalog  *loop                         // of config/catalog
+	watcher  atomic.Pointer[watch.Watcher] // nil: nothing is watched
 
 	hand      sync.Mutex      // held while a hand-over runs, and for good when this daemon let go
 	letgo     bool            // guarded by hand
@@ -179,7 +182,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := me.write(c.Paths); err != nil {
 		return err
 	}
-	d.watching = d.watchCatalog()
+	d.catalog = d.watchCatalog()
 	if d.settings.Watch {
 		d.loop = d.startLoop()
 	}
@@ -221,7 +224,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	}
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
-		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certified: newCertificates(d).certified, Adapter: clientfile.AdapterVersion, Program: c.Exe,
+		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certified: newCertificates(d).certified, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
@@ -441,7 +444,7 @@ const linger = 2 * time.Second
 // release undoes what start did, as far as it came.
 func (d *Daemon) release(ctx context.Context, children bool) error {
 	crash.Point("daemon.stopping")
-	d.watching.stop(ctx)
+	d.catalog.stop(ctx)
 	d.loop.stop(ctx)
 	// The edges refuse what is new from now on, and wait for what is in work; the gateway ends that.
 	edges, cut := context.WithCancel(ctx)

@@ -298,7 +298,7 @@ func (s *successor) takes(ctx context.Context) (api.Daemon, error) {
 // the database is closed and the lock is free. What arrives on open connections waits for the daemon that comes.
 func (d *Daemon) freeze(ctx context.Context) error {
 	crash.Point("daemon.freezing")
-	d.watching.stop(ctx)
+	d.catalog.stop(ctx)
 	d.loop.stop(ctx)
 	d.loopback.StopAccepting()
 	d.local.StopAccepting()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mcpx/internal/clientfile"
+	"mcpx/internal/converge"
 	"mcpx/internal/key"
 	"mcpx/internal/watch"
 )
@@ -29,7 +30,8 @@ type loop struct {
 func (d *Daemon) startLoop() *loop {
 	ctx, end := context.WithCancel(d.ending)
 	l := &loop{end: end, done: make(chan struct{})}
-	watcher := watch.New(watch.Config{Files: d.watched, Log: d.log})
+	watcher := watch.New(watch.Config{Files: d.watched, Dirs: d.grown, Log: d.log})
+	d.watcher.Store(watcher)
 	hints := make(chan []string)
 	watching := make(chan struct{})
 	go func() {
@@ -69,6 +71,7 @@ func (d *Daemon) converge(ctx context.Context, hints <-chan []string) {
 	defer next.Stop()
 	every := time.NewTicker(lookEvery)
 	defer every.Stop()
+	projects := d.control.Projects()
 	for {
 		select {
 		case <-ctx.Done():
@@ -84,20 +87,43 @@ func (d *Daemon) converge(ctx context.Context, hints <-chan []string) {
 		if err := d.control.Turn(ctx); err != nil && ctx.Err() == nil {
 			d.log.LogAttrs(ctx, slog.LevelWarn, "the files of agents were not looked at", slog.Any(key.Cause, err))
 		}
+		d.rewatch(&projects)
 	}
 }
 
-// watched are the files in which agents look for servers.
+// rewatch lets the files of projects be watched that became known. What changed in them since they were looked at is told
+// as soon as they are.
+func (d *Daemon) rewatch(known *[]string) {
+	if now := d.control.Projects(); !slices.Equal(now, *known) {
+		*known = now
+		d.watcher.Load().Refresh()
+	}
+}
+
+// watched are the files in which agents look for servers, in every project and in those that are known.
 func (d *Daemon) watched() []string {
 	system, err := clientfile.SystemOf(d.look(), d.cfg.Getenv)
 	if err != nil {
 		return nil // no home: an audit says so
 	}
-	var paths []string
-	for _, l := range system.Locate() {
-		if !slices.Contains(paths, l.File.Path) {
-			paths = append(paths, l.File.Path)
-		}
+	return system.Watched(d.control.Projects())
+}
+
+// grown are the directories in which more of them may appear.
+func (d *Daemon) grown() []string {
+	system, err := clientfile.SystemOf(d.look(), d.cfg.Getenv)
+	if err != nil {
+		return nil
 	}
-	return paths
+	return system.Grown(d.control.Projects())
+}
+
+// watching says how soon changes are noticed.
+func (d *Daemon) watching() converge.Watching {
+	w := d.watcher.Load()
+	if w == nil {
+		return converge.Watching{}
+	}
+	s := w.State()
+	return converge.Watching{Dirs: s.Dirs, Polled: s.Polled, Why: s.Why}
 }

@@ -71,6 +71,75 @@ func TestChangeIsSeen(t *testing.T) {
 	}
 }
 
+// TestProjectChangeIsSeen: what is written into a file of a project is in the log soon, whichever agent lists the project
+// and whatever becomes of its directories. The figures are printed; the bound is for a machine that does much else.
+func TestProjectChangeIsSeen(t *testing.T) {
+	const bound = 30 * time.Second
+	c := config(t)
+	home := c.Getenv("HOME")
+	app, site := filepath.Join(home, "src", "app"), filepath.Join(home, "src", "site")
+	for _, dir := range []string{app, site} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, filepath.Join(app, ".mcp.json"), `{"mcpServers": {}}`)
+	writeFile(t, filepath.Join(home, ".claude.json"), fmt.Sprintf(`{"projects": {%q: {}}}`, app))
+	run(t, c)
+	ctx, stop := context.WithTimeout(t.Context(), bound)
+	defer stop()
+	seen := make(chan event.Event, 64)
+	go func() {
+		_ = api.NewClient(c.Paths.Socket()).Events(ctx, api.EventsQuery{Kind: "config.observed", Follow: true}, func(e event.Event) error {
+			seen <- e
+			return nil
+		})
+		close(seen)
+	}()
+	expect := func(path string) {
+		t.Helper()
+		for e := range seen {
+			if e.Refs[event.RefPath] == path {
+				return
+			}
+		}
+		t.Fatalf("a change of %s is not in the log within %s", path, bound)
+	}
+	expect(filepath.Join(app, ".mcp.json"))
+	n := 0
+	change := func(what, path, text, told string) {
+		t.Helper()
+		n++
+		began := time.Now()
+		writeFile(t, path, strings.ReplaceAll(text, "N", fmt.Sprint(n)))
+		expect(told)
+		t.Logf("%-28s seen after %s", what, time.Since(began).Round(time.Millisecond))
+	}
+	const doc = `{"mcpServers": {"sN": {"command": "x"}}}`
+	for what, rel := range map[string]string{"written": ".mcp.json", "in a new directory": ".cursor/mcp.json", "another agent's": ".gemini/settings.json"} {
+		path := filepath.Join(app, rel)
+		change(what, path, doc, path)
+	}
+	block := filepath.Join(app, ".continue", "mcpServers", "one.yaml")
+	change("one of several blocks", block, "name: b\nversion: 1.0.0\nschema: v1\nmcpServers:\n  - name: s\n    command: x\n", block)
+	path := filepath.Join(app, ".mcp.json")
+	if err := os.Rename(app, app+".old"); err != nil {
+		t.Fatal(err)
+	}
+	expect(path) // it is not there
+	change("removed and made anew", path, doc, path)
+
+	// Another project becomes known while the daemon runs, by the record of another agent and as a link.
+	link := filepath.Join(home, "link")
+	if err := os.Symlink(site, link); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(home, ".codex", "config.toml"), fmt.Sprintf("[projects.%q]\ntrust_level = \"trusted\"\n", link))
+	expect(filepath.Join(home, ".codex", "config.toml"))
+	change("behind a link", filepath.Join(site, ".codex", "config.toml"), "[mcp_servers.sN]\ncommand = \"x\"\n", filepath.Join(link, ".codex", "config.toml"))
+	change("behind a link, again", filepath.Join(site, ".codex", "config.toml"), "[mcp_servers.sN]\ncommand = \"x\"\n", filepath.Join(link, ".codex", "config.toml"))
+}
+
 // TestLoopEnds: with governance.watch = false nothing runs, and the end of a daemon is the end of its loop.
 func TestLoopEnds(t *testing.T) {
 	if d := run(t, config(t, "MCPX_GOVERNANCE_WATCH", "false")); d.loop != nil {

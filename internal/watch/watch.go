@@ -8,10 +8,15 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -28,10 +33,13 @@ const (
 	settleFor = 500 * time.Millisecond
 	// settleMost bounds the wait for a file that is written all the time.
 	settleMost = 10 * time.Second
-	// maxDirs bounds the watched directories: all agents together have less than 100, and a user has 8192 by default.
-	maxDirs = 512
-	// maxFiles bounds the files; those beyond it are not looked at.
-	maxFiles = 4096
+	// maxDirs bounds the watched directories: all agents together have less than 100, a project has a dozen at most, and a
+	// user has 8192 by default.
+	maxDirs = 1024
+	// maxFiles bounds the files; those beyond it are not looked at. A project has some 30 in each of its directories.
+	maxFiles = 8192
+	// maxOpened bounds the entries of a watched directory where the system opens each of them (kqueue).
+	maxOpened = 256
 	// maxLinks bounds a chain of symbolic links, as the system does.
 	maxLinks = 40
 	// maxRounds bounds how often directories are looked at again that appear while they are about to be watched: each round
@@ -41,9 +49,12 @@ const (
 
 // Config is what a Watcher needs.
 type Config struct {
-	Files func() []string // absolute paths of the files of interest; asked again at each rescan
-	Dirs  []string        // directories in which more of them may appear: then Files is asked again
-	Log   *slog.Logger
+	// Files are absolute paths of files of interest, those that matter most first. They are asked for again at each rescan and
+	// after Refresh.
+	Files func() []string
+	// Dirs are directories in which more of them may appear: then Files is asked again. nil: there are none.
+	Dirs func() []string
+	Log  *slog.Logger
 }
 
 // Watcher watches the directories of files.
@@ -51,11 +62,42 @@ type Watcher struct {
 	cfg     Config
 	notify  *fsnotify.Watcher // nil: there is no notification
 	add     func(dir string) error
-	partial bool // notification does not reach all files
 	files   map[string]*file
 	touches map[string][]string // path of which a notification is of interest -> files
+	watched map[string]watched
+	others  map[string][]string // watched directory -> its other names
+	inside  map[string]bool     // directories in which more files may appear
+	polled  []string            // files that notification does not reach
+	blind   bool                // it does not reach one of these directories
+	state   atomic.Pointer[State]
+	again   chan struct{}
 	rescan  time.Duration
 	poll    time.Duration
+}
+
+// watched is a directory that is notified.
+type watched struct {
+	info fs.FileInfo
+	as   string // the name under which it is: another one when links lead to it
+}
+
+// State says how much of what is wanted is notified.
+type State struct {
+	Dirs   int    // directories in which something is of interest
+	Polled int    // of them those that are not watched
+	Left   int    // files that are not looked at at all
+	Why    string // of one that is not watched; "" all are
+}
+
+// State is how things are now. It may be called at any time.
+func (w *Watcher) State() State { return *w.state.Load() }
+
+// Refresh asks for the files again soon. It may be called at any time.
+func (w *Watcher) Refresh() {
+	select {
+	case w.again <- struct{}{}:
+	default: // it is to be done anyway
+	}
 }
 
 // file is what is known of one file.
@@ -88,7 +130,9 @@ func New(c Config) *Watcher {
 }
 
 func newWatcher(c Config, notify *fsnotify.Watcher) *Watcher {
-	w := &Watcher{cfg: c, notify: notify, add: notify.Add, files: map[string]*file{}, rescan: rescanEvery, poll: pollEvery}
+	w := &Watcher{cfg: c, notify: notify, files: map[string]*file{}, watched: map[string]watched{}, again: make(chan struct{}, 1), rescan: rescanEvery, poll: pollEvery}
+	w.add = func(dir string) error { return watchDir(notify, dir) }
+	w.state.Store(&State{})
 	w.arm()
 	for path, f := range w.files {
 		f.seen = read(path, content{})
@@ -104,25 +148,31 @@ func (w *Watcher) Run(ctx context.Context, hint func(changed []string)) {
 		events, failures = w.notify.Events, w.notify.Errors
 		defer w.notify.Close()
 	}
-	rescan := time.NewTimer(w.pause())
+	rescan := time.NewTicker(w.rescan)
 	defer rescan.Stop()
+	poll := time.NewTicker(w.poll)
+	defer poll.Stop()
 	settle := time.NewTimer(0)
 	defer settle.Stop()
 	for {
+		var due <-chan time.Time
+		if len(w.polled) > 0 || w.blind { // else nothing wakes the machine for it
+			due = poll.C
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case e, open := <-events:
 			if !open {
 				w.notify, events, failures = nil, nil, nil
-				rescan.Reset(w.pause())
-				continue
+				w.arm()
+				break
 			}
 			w.notified(e)
 		case err, open := <-failures:
 			if !open {
 				failures = nil
-				continue
+				break
 			}
 			w.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "notification of changed files failed", slog.Any(key.Cause, err))
 			if errors.Is(err, fsnotify.ErrEventOverflow) {
@@ -131,7 +181,14 @@ func (w *Watcher) Run(ctx context.Context, hint func(changed []string)) {
 		case <-rescan.C:
 			w.arm()
 			w.compare(w.paths(), false)
-			rescan.Reset(w.pause())
+		case <-w.again:
+			w.arm()
+			w.compare(w.paths(), false)
+		case <-due:
+			if w.blind {
+				w.compare(w.arm(), true)
+			}
+			w.compare(w.polled, false)
 		case <-settle.C:
 			if changed := w.settled(time.Now()); len(changed) > 0 {
 				hint(changed)
@@ -141,14 +198,6 @@ func (w *Watcher) Run(ctx context.Context, hint func(changed []string)) {
 			settle.Reset(time.Until(next))
 		}
 	}
-}
-
-// pause is the time until the next rescan.
-func (w *Watcher) pause() time.Duration {
-	if w.notify == nil || w.partial {
-		return w.poll
-	}
-	return w.rescan
 }
 
 func (w *Watcher) paths() []string {
@@ -161,15 +210,30 @@ func (w *Watcher) paths() []string {
 
 // notified looks at the files that a notification may be about.
 func (w *Watcher) notified(e fsnotify.Event) {
-	about, known := w.touches[e.Name]
-	if !known && (!e.Has(fsnotify.Create) || !slices.Contains(w.cfg.Dirs, filepath.Dir(e.Name))) {
+	about, new := w.about(e.Name)
+	if len(about) == 0 && (!new || !e.Has(fsnotify.Create)) {
 		return
 	}
 	if e.Has(fsnotify.Create) || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
 		fresh := w.arm() // a directory or a link may lead elsewhere now
-		about = append(append(fresh, about...), w.touches[e.Name]...)
+		more, _ := w.about(e.Name)
+		about = append(append(fresh, about...), more...)
 	}
 	w.compare(about, true)
+}
+
+// about lists the files that what happened at a path may be about, and says whether it may be a new one itself.
+func (w *Watcher) about(path string) (all []string, new bool) {
+	dir := filepath.Dir(path)
+	names := append([]string{path}, w.others[path]...)
+	for _, other := range w.others[dir] {
+		names = append(names, filepath.Join(other, filepath.Base(path)))
+	}
+	for _, name := range names {
+		all = append(all, w.touches[name]...)
+		new = new || w.inside[filepath.Dir(name)]
+	}
+	return all, new
 }
 
 // compare notes which of the files are not as they were told. Without again, one whose size and times are the same is
@@ -234,32 +298,63 @@ func (w *Watcher) next() (at time.Time, some bool) {
 // arm asks for the files again, and watches the directories in which they are or would appear. It gives the files that are
 // new to it.
 func (w *Watcher) arm() (fresh []string) {
+	var r *reaching
+	var kept []string
+	left := 0
 	// What was made in a directory before it was watched is told by nobody: after each new watch it is looked at again.
 	for range maxRounds {
-		fresh = append(fresh, w.ask()...)
-		w.touches = map[string][]string{}
-		want := map[string]bool{}
-		for path := range w.files {
-			w.reach(path, want)
+		var more []string
+		kept, more, left = w.ask()
+		fresh = append(fresh, more...)
+		r = newReaching()
+		for _, path := range kept {
+			r.reach(path)
 		}
-		for _, dir := range w.cfg.Dirs {
-			w.reach(filepath.Join(dir, "*"), want) // any name that is in it
+		for dir := range w.inside {
+			r.reach(filepath.Join(dir, anyName))
 		}
-		if !w.watch(want) {
+		w.touches = r.touches
+		if !w.watch(r.dirs) {
 			break
 		}
 	}
+	w.polled, w.blind, w.others = nil, false, map[string][]string{}
+	for dir, is := range w.watched {
+		if is.as != dir {
+			w.others[is.as] = append(w.others[is.as], dir)
+		}
+	}
+	unwatched := map[string]bool{}
+	for path, dirs := range r.needs {
+		missing := false
+		for _, dir := range dirs {
+			if w.watched[dir].as == "" {
+				unwatched[dir], missing = true, true
+			}
+		}
+		switch {
+		case missing && filepath.Base(path) == anyName && w.inside[filepath.Dir(path)]:
+			w.blind = true
+		case missing:
+			w.polled = append(w.polled, path)
+		}
+	}
+	w.tell(State{Dirs: len(r.dirs), Polled: len(unwatched), Left: left, Why: w.state.Load().Why})
 	return fresh
 }
 
-// ask asks which files are of interest, and gives those that are new. What is known of those that stay is kept.
-func (w *Watcher) ask() (fresh []string) {
+// anyName stands for a file of which nobody knows the name yet.
+const anyName = "*"
+
+// ask asks which files are of interest, and gives all, those that are new, and how many were left out. What is known of those
+// that stay is kept.
+func (w *Watcher) ask() (kept, fresh []string, left int) {
 	paths := w.cfg.Files()
-	if len(paths) > maxFiles {
-		paths = paths[:maxFiles]
+	if over := len(paths) - maxFiles; over > 0 {
+		paths, left = paths[:maxFiles], over
 	}
 	old := w.files
-	w.files = map[string]*file{}
+	w.files, w.inside = map[string]*file{}, map[string]bool{}
 	for _, path := range paths {
 		path = filepath.Clean(path)
 		if w.files[path] != nil {
@@ -269,62 +364,126 @@ func (w *Watcher) ask() (fresh []string) {
 			w.files[path] = &file{seen: content{sum: absent}}
 			fresh = append(fresh, path)
 		}
+		kept = append(kept, path)
 	}
-	return fresh
+	if w.cfg.Dirs != nil {
+		for _, dir := range w.cfg.Dirs() {
+			w.inside[filepath.Clean(dir)] = true
+		}
+	}
+	return kept, fresh, left
 }
 
-// reach adds what leads to a file: each link of the chain, and the directory of each, or the nearest one that is there.
-func (w *Watcher) reach(path string, want map[string]bool) {
-	for at, n := path, 0; n < maxLinks; n++ {
-		dir := at
-		for {
-			w.touches[dir] = append(w.touches[dir], path)
-			parent := filepath.Dir(dir)
-			info, err := os.Stat(parent)
-			if dir = parent; err == nil && info.IsDir() || dir == filepath.Dir(dir) {
-				break
-			}
-		}
-		want[dir] = true
-		w.touches[dir] = append(w.touches[dir], path) // the directory itself may go
-		target, err := os.Readlink(at)
-		if err != nil {
-			return
-		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(filepath.Dir(at), target)
-		}
-		at = target
+// tell keeps the state, and says once when it is no longer what is wanted.
+func (w *Watcher) tell(now State) {
+	if now.Polled == 0 {
+		now.Why = ""
+	}
+	if was := w.state.Swap(&now); now.Polled > 0 && was.Polled == 0 {
+		w.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "not every directory of agents can be watched: their files are polled",
+			slog.Int(key.Count, now.Polled), slog.String(key.Cause, now.Why))
 	}
 }
 
-// watch makes the watched directories those that are wanted, and says whether one is new. Some may be refused: then the
-// files are polled.
-func (w *Watcher) watch(want map[string]bool) (added bool) {
+// watch makes the watched directories those that are wanted, the first ones first, and says whether one is new. Some may be
+// refused: then their files are polled.
+func (w *Watcher) watch(want []string) (added bool) {
 	if w.notify == nil {
+		clear(w.watched)
+		w.because("the system does not notify")
 		return false
 	}
-	have := map[string]bool{}
-	for _, dir := range w.notify.WatchList() {
-		if have[dir] = want[dir]; !want[dir] {
-			_ = w.notify.Remove(dir) // it may have gone by itself
-			delete(have, dir)
-		}
-	}
-	was := w.partial
-	w.partial = false
-	for dir := range want {
-		if have[dir] {
+	w.forget(want)
+	for _, dir := range want {
+		if w.watched[dir].as != "" {
 			continue
 		}
-		if len(have) >= maxDirs || w.add(dir) != nil {
-			w.partial = true
+		info, err := os.Stat(dir)
+		if err != nil {
+			w.because(refusal(err))
 			continue
 		}
-		have[dir], added = true, true
-	}
-	if w.partial && !was {
-		w.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "not every directory of agents can be watched: their files are polled")
+		if as := w.nameOf(info); as != "" {
+			w.watched[dir] = watched{info, as}
+			continue
+		}
+		if len(w.watched) >= maxDirs {
+			w.because(fmt.Sprintf("mcpx watches %d directories at most", maxDirs))
+			continue
+		}
+		if err := w.add(dir); err != nil {
+			w.because(refusal(err))
+			continue
+		}
+		w.watched[dir], added = watched{info, dir}, true
 	}
 	return added
+}
+
+// nameOf is the name under which a directory is watched already: the system knows it by one name only.
+func (w *Watcher) nameOf(info fs.FileInfo) string {
+	for dir, is := range w.watched {
+		if is.as == dir && os.SameFile(info, is.info) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// forget ends the watches on what is not wanted any more, and on directories in whose place others stand by now.
+func (w *Watcher) forget(want []string) {
+	wanted, listed := map[string]bool{}, map[string]bool{}
+	for _, dir := range want {
+		wanted[dir] = true
+	}
+	is := func(dir string) bool {
+		info, err := os.Stat(dir)
+		return wanted[dir] && err == nil && w.watched[dir].as != "" && os.SameFile(info, w.watched[dir].info)
+	}
+	for _, dir := range w.notify.WatchList() {
+		if listed[dir] = is(dir); !listed[dir] {
+			_ = w.notify.Remove(dir) // it may have gone by itself
+		}
+	}
+	for dir, one := range w.watched {
+		if !listed[one.as] || one.as != dir && !is(dir) {
+			delete(w.watched, dir)
+		}
+	}
+}
+
+// because notes why a directory is not watched.
+func (w *Watcher) because(why string) {
+	now := *w.state.Load()
+	now.Why = why
+	w.state.Store(&now)
+}
+
+// refusal says why the system does not watch a directory.
+func refusal(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "the system allows this user no more watches (fs.inotify.max_user_watches)"
+	case errors.Is(err, syscall.EMFILE):
+		return "the system allows this process no more open files"
+	}
+	return err.Error()
+}
+
+// opensAll says whether the system opens every file of a watched directory.
+const opensAll = runtime.GOOS != "linux" && runtime.GOOS != "windows"
+
+func watchDir(notify *fsnotify.Watcher, dir string) error {
+	if opensAll {
+		d, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		names, _ := d.Readdirnames(maxOpened + 1) // what cannot be read is told by Add
+		_ = d.Close()
+		if len(names) > maxOpened {
+			return fmt.Errorf("a directory has more than %d entries, which this system would all open", maxOpened)
+		}
+	}
+	return notify.Add(dir)
 }

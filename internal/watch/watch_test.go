@@ -2,11 +2,15 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,6 +42,12 @@ func follow(t *testing.T, c Config, source *fsnotify.Watcher) <-chan []string {
 	t.Helper()
 	w := newWatcher(c, source)
 	w.poll = 20 * time.Millisecond
+	return run(t, w)
+}
+
+// run runs a watcher and gives the hints.
+func run(t *testing.T, w *Watcher) <-chan []string {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	hints, done := make(chan []string, 16), make(chan struct{})
 	go func() {
@@ -140,7 +150,7 @@ func TestNewFiles(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	seen := map[string]bool{}
-	hints := follow(t, Config{Log: slog.New(slog.DiscardHandler), Dirs: []string{dir}, Files: func() []string {
+	hints := follow(t, Config{Log: slog.New(slog.DiscardHandler), Dirs: func() []string { return []string{dir} }, Files: func() []string {
 		found, err := filepath.Glob(filepath.Join(dir, "*.x"))
 		if err != nil {
 			t.Error(err)
@@ -267,7 +277,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestBounds: more directories than may be watched are polled, and a pipe is not opened.
+// TestBounds: more directories than may be watched are polled, the last ones, and it is said; a device is not opened.
 func TestBounds(t *testing.T) {
 	source, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -285,15 +295,157 @@ func TestBounds(t *testing.T) {
 	}
 	files := paths
 	w := newWatcher(Config{Files: func() []string { return files }, Log: slog.New(slog.DiscardHandler)}, source)
-	if n := len(source.WatchList()); n != maxDirs || !w.partial || w.pause() != pollEvery {
-		t.Errorf("%d directories are watched, polled: %v", n, w.partial)
+	if d := cmp.Diff([]string{paths[maxDirs]}, w.polled); d != "" || len(source.WatchList()) != maxDirs {
+		t.Errorf("%d directories are watched, polled: %s", len(source.WatchList()), d)
+	}
+	if got, want := w.State(), (State{Dirs: maxDirs + 1, Polled: 1, Why: "mcpx watches 1024 directories at most"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	files = paths[:1]
 	w.arm()
-	if n := len(source.WatchList()); n != 1 || w.partial || w.pause() != rescanEvery {
-		t.Errorf("%d directories are watched, polled: %v", n, w.partial)
+	if n := len(source.WatchList()); n != 1 || w.State() != (State{Dirs: 1}) || len(w.polled) != 0 {
+		t.Errorf("%d directories are watched, %+v", n, w.State())
 	}
-	if got := read(dir, content{}); got.sum != irregular {
-		t.Errorf("a directory is %q", got.sum)
+	files = make([]string, maxFiles+2)
+	for i := range files {
+		files[i] = filepath.Join(dir, fmt.Sprint(i))
 	}
+	w.arm()
+	if got, want := w.State(), (State{Dirs: 1, Left: 2}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := read(os.DevNull, content{}); got.sum != irregular && runtime.GOOS != "windows" {
+		t.Errorf("a device is %q", got.sum)
+	}
+}
+
+// TestRefused: what the system does not watch is polled and told, and watched as soon as it may be.
+func TestRefused(t *testing.T) {
+	source, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Skipf("skip: no notification here: %v", err)
+	}
+	dir := t.TempDir()
+	full := filepath.Join(dir, "full")
+	if err := os.Mkdir(full, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{filepath.Join(dir, "a"), filepath.Join(full, "b")}
+	w := newWatcher(Config{Files: func() []string { return paths }, Log: slog.New(slog.DiscardHandler)}, source)
+	var may atomic.Bool
+	w.add = func(at string) error {
+		if at == full && !may.Load() {
+			return syscall.ENOSPC
+		}
+		return source.Add(at)
+	}
+	_ = source.Remove(full)
+	w.arm()
+	if got, want := w.State(), (State{Dirs: 2, Polled: 1, Why: "the system allows this user no more watches (fs.inotify.max_user_watches)"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	w.poll = 20 * time.Millisecond
+	hints := run(t, w)
+	write(t, paths[1], "polled")
+	expect(t, hints, paths[1])
+	may.Store(true)
+	w.Refresh()
+	for w.State() != (State{Dirs: 2}) {
+		time.Sleep(time.Millisecond)
+	}
+	write(t, paths[1], "notified")
+	expect(t, hints, paths[1])
+}
+
+// TestTwoNames: one directory that has two names is watched once, and files are told by the names that they were asked for
+// by.
+func TestTwoNames(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "real"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link(t, "real", filepath.Join(dir, "link"))
+	one, two := filepath.Join(dir, "real", "file"), filepath.Join(dir, "link", "file")
+	hints := running(t, true, one, two)
+	for _, text := range []string{"a", "b"} {
+		write(t, one, text)
+		expect(t, hints, two, one) // in the order of their names
+	}
+}
+
+// TestOtherDirectory: a directory that another one takes the place of is left, and the other one is watched.
+func TestOtherDirectory(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before func(t *testing.T, dir string)
+		other  func(t *testing.T, dir string)
+	}{
+		{"a link leads elsewhere", func(t *testing.T, dir string) {
+			for _, name := range []string{"one", "two"} {
+				if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			link(t, "one", filepath.Join(dir, "at"))
+		}, func(t *testing.T, dir string) {
+			link(t, "two", filepath.Join(dir, "next"))
+			rename(t, filepath.Join(dir, "next"), filepath.Join(dir, "at"))
+		}},
+		{"moved away and made anew", func(t *testing.T, dir string) {
+			if err := os.Mkdir(filepath.Join(dir, "at"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, func(t *testing.T, dir string) {
+			rename(t, filepath.Join(dir, "at"), filepath.Join(dir, "old"))
+			if err := os.Mkdir(filepath.Join(dir, "at"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"removed and made anew", func(t *testing.T, dir string) {
+			if err := os.Mkdir(filepath.Join(dir, "at"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, func(t *testing.T, dir string) {
+			if err := os.RemoveAll(filepath.Join(dir, "at")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "at"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			c.before(t, dir)
+			path := filepath.Join(dir, "at", "file")
+			write(t, path, "a")
+			hints := running(t, true, path)
+			c.other(t, dir)
+			expect(t, hints, path) // it is not there
+			for _, text := range []string{"b", "c"} {
+				write(t, path, text)
+				expect(t, hints, path)
+			}
+		})
+	}
+}
+
+// TestRefresh: what is of interest from now on is told once, and then when it changes.
+func TestRefresh(t *testing.T) {
+	source, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Skipf("skip: no notification here: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "a")
+	var paths atomic.Pointer[[]string]
+	paths.Store(&[]string{})
+	w := newWatcher(Config{Files: func() []string { return *paths.Load() }, Log: slog.New(slog.DiscardHandler)}, source)
+	hints := run(t, w)
+	paths.Store(&[]string{path})
+	w.Refresh()
+	expect(t, hints, path)
+	write(t, path, "b")
+	expect(t, hints, path)
 }
