@@ -32,8 +32,11 @@ const (
 	RefOperation  Ref = "operation"
 	RefPath       Ref = "path"
 	RefPlan       Ref = "plan"
+	RefProject    Ref = "project"
 	RefReceipt    Ref = "receipt"
 	RefServer     Ref = "server"
+	RefSession    Ref = "session" // a remote one
+	RefTask       Ref = "task"    // key of a task of a work plan
 	RefToken      Ref = "token"
 )
 

@@ -74,6 +74,36 @@ const (
 	OperationClaimed    Kind = "operation.claimed"
 	OperationDispatched Kind = "operation.dispatched"
 	OperationEnded      Kind = "operation.ended"
+
+	ProjectAdded   Kind = "project.added"
+	ProjectRemoved Kind = "project.removed"
+	ProjectMoved   Kind = "project.moved"
+	ProjectFound   Kind = "project.found"
+	ProjectRebound Kind = "project.rebound"
+	ProjectGranted Kind = "project.granted"
+	ProjectRevoked Kind = "project.revoked"
+
+	SessionOpened   Kind = "session.opened"
+	SessionAttached Kind = "session.attached"
+	SessionHandoff  Kind = "session.handoff"
+	SessionRedeemed Kind = "session.redeemed"
+	SessionGranted  Kind = "session.granted"
+	SessionRevoked  Kind = "session.revoked"
+	SessionClosed   Kind = "session.closed"
+
+	ActivityIntent     Kind = "activity.intent"
+	ActivityHypothesis Kind = "activity.hypothesis"
+	ActivityEvidence   Kind = "activity.evidence"
+	ActivityConclusion Kind = "activity.conclusion"
+	ActivityNext       Kind = "activity.next"
+	ActivityStatus     Kind = "activity.status"
+
+	// What became of a work plan; plans for configuration files have the other kinds of this area.
+	PlanCreated   Kind = "plan.created"
+	PlanUpdated   Kind = "plan.updated"
+	PlanReplanned Kind = "plan.replanned"
+	PlanDelivered Kind = "plan.delivered"
+	PlanCancelled Kind = "plan.cancelled"
 )
 
 // Kinds says what each kind tells.
@@ -149,9 +179,39 @@ var Kinds = map[Kind]string{
 	OperationClaimed:    "The id of an operation was taken: from here on it belongs to this call.",
 	OperationDispatched: "The effect of an operation begins.",
 	OperationEnded:      "An operation ended: succeeded, failed, or nobody knows how.",
+
+	ProjectAdded:   "A directory was registered as a project.",
+	ProjectRemoved: "A project was unregistered; its records stay.",
+	ProjectMoved:   "Another directory, or none, is at the path of a project; nothing in it is changed until a person rebinds it.",
+	ProjectFound:   "The directory of a project is at its path again.",
+	ProjectRebound: "A person said which directory a project is now.",
+	ProjectGranted: "Somebody got a role on a project.",
+	ProjectRevoked: "Somebody has no role on a project any more.",
+
+	SessionOpened:   "A remote session was opened.",
+	SessionAttached: "A client attached to a remote session.",
+	SessionHandoff:  "A hand-over of a remote session was made; the event never holds its token.",
+	SessionRedeemed: "Somebody came into a remote session by a hand-over.",
+	SessionGranted:  "Somebody got a role in a remote session.",
+	SessionRevoked:  "Somebody has no role in a remote session any more.",
+	SessionClosed:   "A remote session was closed.",
+
+	ActivityIntent:     "A model says what it is about to do. It is a claim; a new one begins a turn.",
+	ActivityHypothesis: "A model says what it assumes. It is a claim.",
+	ActivityEvidence:   "A model says what speaks for it. It is a claim.",
+	ActivityConclusion: "A model says what follows. It is a claim.",
+	ActivityNext:       "A model says what comes next. It is a claim.",
+	ActivityStatus:     "A model says how far it is. It is a claim.",
+
+	PlanCreated:   "A session made a work plan.",
+	PlanUpdated:   "A task of a work plan has another state or more evidence.",
+	PlanReplanned: "The tasks of a work plan were changed.",
+	PlanDelivered: "A work plan passed its checks and is delivered.",
+	PlanCancelled: "A work plan was cancelled.",
 }
 
 // allRefs are the refs that Check accepts.
 var allRefs = []Ref{
-	RefAgent, RefApproval, RefCandidate, RefCredential, RefOperation, RefPath, RefPlan, RefReceipt, RefServer, RefToken,
+	RefAgent, RefApproval, RefCandidate, RefCredential, RefOperation, RefPath, RefPlan, RefProject, RefReceipt, RefServer,
+	RefSession, RefTask, RefToken,
 }

@@ -56,7 +56,7 @@ func (s *Service) answer(ctx context.Context, t *turn, data any, err error) oper
 		return refusal(s.crashed(ctx, t.Tool, err, fault.Never))
 	}
 	a.Data = raw
-	if !t.tool.mutates && len(raw) > inlineLimit-envelope {
+	if !t.tool.changes(t) && len(raw) > inlineLimit-envelope {
 		err := s.cfg.DB.Change(ctx, func(tx store.Tx) (err error) {
 			a, err = s.fitted(ctx, tx, t, a)
 			return err

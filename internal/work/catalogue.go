@@ -38,15 +38,15 @@ type tool struct {
 	mutates bool
 	class   operation.Class
 	secret  []string // arguments whose values are never stored
-	dry     func(*turn) bool
+	reads   func(*turn) bool // of a tool that mutates: this call of it changes nothing
 
 	read   func(context.Context, *Service, *turn) (any, error)
 	change func(context.Context, *Service, store.Tx, *turn) (any, error)
 	begin  func(context.Context, *Service, *turn) (effect, error)
 }
 
-// rehearses says whether the call of a tool that mutates changes nothing.
-func (t *tool) rehearses(c *turn) bool { return t.dry != nil && t.dry(c) }
+// changes says whether a call is one for the ledger.
+func (t *tool) changes(c *turn) bool { return t.mutates && (t.reads == nil || !t.reads(c)) }
 
 // effect is something that happens outside of the database.
 type effect interface {
@@ -78,6 +78,10 @@ type ID struct {
 // catalogue lists all tools.
 func catalogue() []tool {
 	return []tool{
+		{Tool: Tool{
+			Name: "session", Set: SetSession, Args: Session{},
+			Description: "Durable sessions: open one on a project, attach to one again from any client, list them, hand one over by a token that works once, close one. Pass remote_session_id to the other tools. open, handoff, close and attach with a token take operation_id.",
+		}, mutates: true, class: operation.DB, reads: sessionReads, read: sessionRead, change: sessionChange},
 		{Tool: Tool{
 			Name: "operation_status", Set: SetSession, ReadOnly: true, Args: OperationStatus{},
 			Description: "What became of an operation: where it stands, and its recorded answer once it has ended. Waits up to wait_ms for the end.",

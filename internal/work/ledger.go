@@ -17,6 +17,10 @@ import (
 // operate takes a call with an effect through the ledger (durable-work.md section 9). What goes on after the dispatch does
 // not end with the caller.
 func (s *Service) operate(ctx context.Context, t *turn) operation.Answer {
+	return s.reveal(ctx, t, s.throughLedger(ctx, t))
+}
+
+func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 	given := t.text(operation.IDField)
 	switch {
 	case given == "":
@@ -148,11 +152,9 @@ func (s *Service) giveUp(ctx context.Context, t *turn, row *operation.Operation,
 func (s *Service) commit(ctx context.Context, t *turn, row *operation.Operation) operation.Answer {
 	crash.Point("op.claim.before")
 	var a operation.Answer
-	var refused error
 	err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		data, err := t.tool.change(ctx, s, tx, t)
 		if err != nil {
-			refused = err
 			return err
 		}
 		if a, err = s.fitted(ctx, tx, t, s.answer(ctx, t, data, nil)); err != nil {
@@ -162,10 +164,7 @@ func (s *Service) commit(ctx context.Context, t *turn, row *operation.Operation)
 	})
 	crash.Point("op.record.after")
 	if err != nil {
-		if refused == nil {
-			err = unwritten(err)
-		}
-		return s.giveUp(ctx, t, row, err)
+		return s.giveUp(ctx, t, row, unwritten(err))
 	}
 	a.Operation = t.op.Standing(false)
 	return a
@@ -266,10 +265,9 @@ func (s *Service) write(ctx context.Context, tx store.Tx, t *turn, kind event.Ki
 	return err
 }
 
-// unwritten is the refusal when the ledger or the log takes nothing: then nothing is carried out.
+// unwritten makes the refusal when the ledger or the log takes nothing: then nothing is carried out.
 func unwritten(err error) error {
-	var r *operation.Refusal
-	if errors.As(err, &r) || fault.KindOf(err) == fault.Canceled || errors.Is(err, context.Canceled) {
+	if _, ok := errors.AsType[*operation.Refusal](err); ok || fault.KindOf(err) != fault.Unavailable && fault.KindOf(err) != fault.Busy {
 		return err
 	}
 	return operation.Refuse(operation.AuditUnavailable, "nothing was done, because it could not be written down: %s", fault.From(err).Message).Retrying(fault.AfterWait)

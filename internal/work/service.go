@@ -135,7 +135,7 @@ func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
 		return refusal(operation.Refuse(operation.ArgumentInvalid, "%s", err))
 	}
 	t := &turn{Call: c, tool: tool, args: args}
-	if tool.mutates && !tool.rehearses(t) {
+	if tool.changes(t) {
 		return s.operate(ctx, t)
 	}
 	if err := s.admit(t); err != nil {

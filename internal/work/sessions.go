@@ -1,0 +1,398 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+)
+
+// Session are the arguments of session.
+type Session struct {
+	ID
+	Action  string `json:"action" jsonschema:"open, attach, list, handoff or close"`
+	Session string `json:"remote_session_id,omitempty" jsonschema:"attach, handoff, close: the session"`
+	Project string `json:"project,omitempty" jsonschema:"open: name, id or path of a project"`
+	Token   string `json:"handoff_token,omitempty" jsonschema:"attach: instead of remote_session_id"`
+	Label   string `json:"label,omitempty" jsonschema:"open: what the session is for, at most 120 characters"`
+	Role    string `json:"role,omitempty" jsonschema:"handoff: editor, approver or viewer; viewer without it"`
+	TTL     int    `json:"ttl_s,omitempty" jsonschema:"handoff: seconds, 60 to 86400; 600 without it"`
+	State   string `json:"state,omitempty" jsonschema:"list: open, closed or all; open without it"`
+	Cursor  string `json:"cursor,omitempty" jsonschema:"list: next_cursor of the page before"`
+	Limit   int    `json:"limit,omitempty" jsonschema:"list: 1 to 100; 20 without it"`
+}
+
+// sessionReads says whether the call changes nothing: it lists, or attaches to a session that is the caller's.
+func sessionReads(t *turn) bool {
+	action := t.text("action")
+	return action != "open" && action != "handoff" && action != "close" && (action != "attach" || t.text("handoff_token") == "")
+}
+
+func sessionRead(ctx context.Context, s *Service, t *turn) (any, error) {
+	var in Session
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	var out any
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		switch in.Action {
+		case "list":
+			out, err = s.listSessions(ctx, r, t.Principal, in)
+			return err
+		case "attach":
+			found, role, err := s.sessionOf(ctx, r, t.Principal, in.Session)
+			if err == nil {
+				err = session.Check(session.CheckRequest{Session: found, Role: role, Act: session.ActRead})
+			}
+			if err != nil {
+				return err
+			}
+			out, err = s.attached(ctx, r, found, role)
+			return err
+		}
+		return operation.Refuse(operation.ArgumentInvalid, "%.32q is no action; open, attach, list, handoff and close are", in.Action)
+	})
+	return out, err
+}
+
+func sessionChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, error) {
+	var in Session
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	switch in.Action {
+	case "open":
+		return s.openSession(ctx, tx, t, in)
+	case "attach":
+		return s.redeem(ctx, tx, t, in)
+	}
+	found, role, err := s.sessionOf(ctx, tx, t.Principal, in.Session)
+	if err == nil {
+		err = session.Check(session.CheckRequest{Session: found, Role: role, Act: session.ActShare})
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.op.Session, t.op.Project = found.ID, found.Project
+	if in.Action == "handoff" {
+		return s.handOver(ctx, tx, t, in, found)
+	}
+	closed, changed, err := session.CloseSession(session.CloseRequest{Session: found, Now: s.cfg.Now()})
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		if err := tx.PutRemoteSession(ctx, session.PutSession{Session: closed}); err != nil {
+			return nil, err
+		}
+		if err := s.tell(ctx, tx, t, event.SessionClosed, "the session was closed"); err != nil {
+			return nil, err
+		}
+	}
+	return struct {
+		Session string        `json:"remote_session_id"`
+		State   session.State `json:"state"`
+		Stays   string        `json:"stays"`
+	}{closed.ID, closed.State, "its record, plans and results stay readable"}, nil
+}
+
+func (s *Service) openSession(ctx context.Context, tx store.Tx, t *turn, in Session) (any, error) {
+	projects, err := session.AllProjects(ctx, tx, false)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := session.AllGrants(ctx, tx, session.ListGrants{Principal: t.Principal})
+	if err != nil {
+		return nil, err
+	}
+	if in.Project == "" {
+		return nil, projectRequired(projects, grants, t.Principal)
+	}
+	p, ok := session.FindProject(projects, in.Project)
+	role := session.RoleOn(p.ID, t.Principal, grants)
+	if !ok || role == "" {
+		return nil, session.UnknownProject(in.Project)
+	}
+	one, err := session.OpenSession(session.OpenRequest{
+		ID: s.cfg.IDs.New(id.Session), Principal: t.Principal, Role: role, Project: p, Label: in.Label, Now: s.cfg.Now(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.PutRemoteSession(ctx, session.PutSession{Session: one}); err != nil {
+		return nil, err
+	}
+	t.op.Session, t.op.Project = one.ID, p.ID
+	if err := s.tell(ctx, tx, t, event.SessionOpened, "a session was opened on "+p.Name); err != nil {
+		return nil, err
+	}
+	return s.attached(ctx, tx, one, role)
+}
+
+// handOver makes a token. The recorded answer holds none: the token follows from the id, and a retry shows it while it
+// counts.
+func (s *Service) handOver(ctx context.Context, tx store.Tx, t *turn, in Session, found session.Session) (any, error) {
+	h, err := session.MakeHandoff(session.HandoffRequest{
+		ID: s.cfg.IDs.New(id.Handoff), Session: found.ID, Role: session.Role(in.Role), TTL: time.Duration(in.TTL) * time.Second, By: t.Principal,
+		Operation: t.op.ID, Now: s.cfg.Now(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.PutHandoff(ctx, session.PutHandoff{Handoff: h}); err != nil {
+		return nil, err
+	}
+	return handedOver{Handoff: h.ID, Session: found.ID, Role: h.Role, Expires: h.Expires.UTC().Format(time.RFC3339)}, s.tell(ctx, tx, t, event.SessionHandoff, "a hand-over as "+string(h.Role)+" was made")
+}
+
+// handedOver is the answer of a hand-over.
+type handedOver struct {
+	Handoff string       `json:"handoff_id"`
+	Session string       `json:"remote_session_id"`
+	Token   *string      `json:"token"` // null: it was used, or its time is over
+	Role    session.Role `json:"role"`
+	Expires string       `json:"expires_at"`
+}
+
+// reveal puts the token into an answer that is on its way to its caller.
+func (s *Service) reveal(ctx context.Context, t *turn, a operation.Answer) operation.Answer {
+	var shown handedOver
+	if t.Tool != "session" || t.text("action") != "handoff" || a.Data == nil || json.Unmarshal(a.Data, &shown) != nil || shown.Handoff == "" {
+		return a
+	}
+	err := s.cfg.DB.View(context.WithoutCancel(ctx), func(r store.Reader) error {
+		h, err := r.HandoffByID(ctx, session.ByID{ID: shown.Handoff})
+		if err != nil {
+			return err
+		}
+		if token := h.Token(s.cfg.Key, s.cfg.Now()); token != "" {
+			shown.Token = &token
+		}
+		return nil
+	})
+	if err != nil {
+		return a // without the token it is what was recorded
+	}
+	if raw, err := json.Marshal(shown); err == nil {
+		a.Data = raw
+	}
+	return a
+}
+
+func (s *Service) redeem(ctx context.Context, tx store.Tx, t *turn, in Session) (any, error) {
+	handoff, err := session.HandoffOf(s.cfg.Key, in.Token)
+	if err != nil {
+		return nil, err
+	}
+	h, err := tx.HandoffByID(ctx, session.ByID{ID: handoff})
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, session.InvalidHandoff()
+	}
+	if err != nil {
+		return nil, err
+	}
+	found, err := tx.RemoteSessionByID(ctx, session.ByID{ID: h.Session})
+	if err != nil {
+		return nil, err
+	}
+	used, grant, err := session.Redeem(session.RedeemRequest{Handoff: h, Session: found, Principal: t.Principal, Now: s.cfg.Now()})
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.PutHandoff(ctx, session.PutHandoff{Handoff: used}); err != nil {
+		return nil, err
+	}
+	if grant.Principal != "" {
+		if err := tx.PutGrant(ctx, session.PutGrant{Grant: grant}); err != nil {
+			return nil, err
+		}
+	}
+	t.op.Session, t.op.Project = found.ID, found.Project
+	if err := s.tell(ctx, tx, t, event.SessionRedeemed, "somebody came in by a hand-over as "+string(h.Role)); err != nil {
+		return nil, err
+	}
+	_, role, err := s.sessionOf(ctx, tx, t.Principal, found.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.attached(ctx, tx, found, role)
+}
+
+// tell writes one event about the session of a turn.
+func (s *Service) tell(ctx context.Context, tx store.Tx, t *turn, kind event.Kind, summary string) error {
+	refs := event.Refs{event.RefOperation: t.op.ID}
+	if t.op.Session != "" {
+		refs[event.RefSession] = t.op.Session
+	}
+	if t.op.Project != "" {
+		refs[event.RefProject] = t.op.Project
+	}
+	_, err := tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: refs, Summary: summary})
+	return err
+}
+
+// sessionShown is what open, attach and list say about a session.
+type sessionShown struct {
+	ID      string        `json:"remote_session_id"`
+	Project string        `json:"project"`
+	Root    string        `json:"root,omitempty"`
+	Label   string        `json:"label,omitempty"`
+	State   session.State `json:"state"`
+	Role    session.Role  `json:"role"`
+	Created string        `json:"created_at"`
+	Used    string        `json:"last_used_at"`
+}
+
+func shownSession(one session.Session, p session.Project, role session.Role) sessionShown {
+	return sessionShown{
+		ID: one.ID, Project: p.Name, Root: p.Path, Label: one.Label, State: one.State, Role: role,
+		Created: one.Created.UTC().Format(time.RFC3339), Used: one.Used.UTC().Format(time.RFC3339),
+	}
+}
+
+// attached is the answer of open and attach; at most 6 KB.
+func (s *Service) attached(ctx context.Context, r store.Reader, one session.Session, role session.Role) (any, error) {
+	p, err := r.ProjectByID(ctx, session.ByID{ID: one.Project})
+	if err != nil {
+		return nil, err
+	}
+	open, err := r.Operations(ctx, operation.ListOperations{
+		Namespace: one.Principal, Session: one.ID, States: []operation.State{operation.Claimed, operation.Dispatched, operation.Unknown}, Limit: operation.MaxOperationPage,
+	})
+	if err != nil {
+		return nil, err
+	}
+	plans, err := session.AllWorkPlans(ctx, r, session.ListWorkPlans{Session: one.ID, State: session.PlanOpen})
+	if err != nil {
+		return nil, err
+	}
+	head, err := r.EventHead(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Session    sessionShown `json:"session"`
+		Toolsets   []Toolset    `json:"toolsets"`
+		Unfinished struct {
+			Operations int `json:"operations"`
+		} `json:"unfinished"`
+		Plan    *planShown `json:"plan,omitempty"`
+		Version uint64     `json:"state_version"`
+	}{Session: shownSession(one, p, role), Toolsets: s.toolsets(), Version: head.Seq}
+	out.Unfinished.Operations = len(open)
+	if len(plans) > 0 {
+		out.Plan = shownPlan(plans[len(plans)-1])
+	}
+	answer := outcome{data: out}
+	for _, o := range open[:min(len(open), maxNext)] {
+		answer.next = append(answer.next, operation.Next{Tool: "operation_status", Args: map[string]any{operation.IDField: o.ID}, Why: o.Tool + " is " + string(o.State)})
+	}
+	return answer, nil
+}
+
+func (s *Service) toolsets() []Toolset {
+	var sets []Toolset
+	for _, t := range s.Tools() {
+		if !slices.Contains(sets, t.Set) {
+			sets = append(sets, t.Set)
+		}
+	}
+	return sets
+}
+
+// planShown is a work plan in short.
+type planShown struct {
+	ID      string `json:"plan_id"`
+	Done    int    `json:"done"`
+	Total   int    `json:"total"`
+	Current string `json:"current,omitempty"` // key of the task in progress
+}
+
+func shownPlan(p session.WorkPlan) *planShown {
+	out := &planShown{ID: p.ID, Total: len(p.Tasks)}
+	for _, one := range p.Tasks {
+		switch one.State {
+		case session.TaskCompleted, session.TaskSkipped:
+			out.Done++
+		case session.TaskInProgress:
+			out.Current = one.Key
+		case session.TaskTodo, session.TaskBlocked:
+		}
+	}
+	return out
+}
+
+func (s *Service) listSessions(ctx context.Context, r store.Reader, principal string, in Session) (any, error) {
+	list := session.ListSessions{Principal: principal, State: session.Open, Limit: 20}
+	switch in.State {
+	case "", string(session.Open):
+	case string(session.Closed):
+		list.State = session.Closed
+	case "all":
+		list.State = ""
+	default:
+		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no state; open, closed and all are", in.State)
+	}
+	if in.Limit > 0 {
+		list.Limit = min(in.Limit, 100)
+	}
+	if in.Cursor != "" {
+		before, err := strconv.ParseUint(in.Cursor, 10, 64)
+		if err != nil {
+			return nil, operation.Refuse("CURSOR_INVALID", "cursor is not one that this tool has given")
+		}
+		list.Before = before
+	}
+	projects, err := session.AllProjects(ctx, r, true)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := session.AllGrants(ctx, r, session.ListGrants{Principal: principal})
+	if err != nil {
+		return nil, err
+	}
+	type projectShown struct {
+		Name  string       `json:"name"`
+		Root  string       `json:"root"`
+		Grant session.Role `json:"grant"`
+	}
+	out := struct {
+		Projects []projectShown `json:"projects"`
+		Sessions []sessionShown `json:"sessions"`
+		Next     string         `json:"next_cursor,omitempty"`
+	}{Projects: []projectShown{}, Sessions: []sessionShown{}}
+	byID := map[string]session.Project{}
+	for _, p := range projects {
+		byID[p.ID] = p
+		if role := session.RoleOn(p.ID, principal, grants); role != "" && p.State != session.ProjectRemoved {
+			out.Projects = append(out.Projects, projectShown{p.Name, p.Path, role})
+		}
+	}
+	page, err := r.RemoteSessions(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range page {
+		role := session.RoleIn(one, principal, grants)
+		if role == "" {
+			continue
+		}
+		p := byID[one.Project]
+		if session.RoleOn(p.ID, principal, grants) == "" {
+			p.Path = "" // a guest learns no more than the name of the project of its session
+		}
+		out.Sessions = append(out.Sessions, shownSession(one, p, role))
+	}
+	if len(page) == list.PageLimit() {
+		out.Next = strconv.FormatUint(page[len(page)-1].Use, 10)
+	}
+	return out, nil
+}
