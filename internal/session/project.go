@@ -121,11 +121,17 @@ func UnknownProject(name string) *operation.Refusal {
 
 // FindProject finds a registered project by its name, its id, or its path as given or without links. False: none.
 func FindProject(all []Project, name string) (Project, bool) {
+	return findProject(all, name, func(p Project) Project { return p })
+}
+
+func findProject[T any](all []T, name string, of func(T) Project) (T, bool) {
 	clean := strings.TrimRight(name, "/")
-	for _, p := range all {
+	for _, v := range all {
+		p := of(v)
 		if p.State != ProjectRemoved && (p.Name == name || p.ID == name || clean != "" && (p.Path == clean || p.Physical.Real == clean)) {
-			return p, true
+			return v, true
 		}
 	}
-	return Project{}, false
+	var none T
+	return none, false
 }

@@ -90,13 +90,17 @@ func Check(in CheckRequest) error {
 	case !in.Role.May(ActRead):
 		return NotFound(in.Session.ID)
 	case !in.Role.May(in.Act):
-		return operation.Refuse(operation.RoleDenied, "your role in this session is %s, which does not permit this", in.Role).
-			Retrying(fault.Never).With("role", in.Role).With("needs", Needs(in.Act))
+		return roleDenied("in this session", in.Role, in.Act)
 	case in.Session.State == Closed && in.Act != ActRead:
 		return operation.Refuse(operation.SessionClosed, "this session is closed: it answers reads, and nothing can be changed in it").
 			Retrying(fault.Never).With("closed_at", in.Session.Closed.UTC().Format(time.RFC3339))
 	}
 	return nil
+}
+
+func roleDenied(where string, role Role, act Act) *operation.Refusal {
+	return operation.Refuse(operation.RoleDenied, "your role %s is %s, which does not permit this", where, role).
+		Retrying(fault.Never).With("role", role).With("needs", Needs(act))
 }
 
 // NotFound is the refusal of an id that no session has, or a foreign one.
