@@ -28,10 +28,7 @@ const (
 // had displaced and not yet looked at go back to their name. Afterwards the staged name has the old file when the target
 // is new, as after Run, or no file at all. It goes by what is on the disk alone, so it may be killed and called again.
 func (s Swap) Decide(ctx context.Context) (Verdict, error) {
-	if err := s.dropFresh(); err != nil {
-		return Verdict{}, err
-	}
-	if err := s.oneName(ctx); err != nil {
+	if err := s.Tidy(ctx); err != nil {
 		return Verdict{}, err
 	}
 	staged, err := s.settle(ctx, s.Staged)
@@ -46,7 +43,7 @@ func (s Swap) Decide(ctx context.Context) (Verdict, error) {
 	if foreign || !staged.Absent && !s.Old.Is(staged) && !s.New.Is(staged) {
 		return s.returned(ctx, target, at)
 	}
-	if staged.Absent || at == AtNew && !s.Old.Absent && s.Old.Is(staged) {
+	if s.Hold || staged.Absent || at == AtNew && !s.Old.Absent && s.Old.Is(staged) {
 		return Verdict{At: at}, nil
 	}
 	// Our own, or the old file, of which there is a backup.
@@ -55,6 +52,15 @@ func (s Swap) Decide(ctx context.Context) (Verdict, error) {
 	}
 	crash.Point("apply.unstaged")
 	return Verdict{At: at}, s.sync()
+}
+
+// Tidy removes what a swap that was killed has beside its two names: a file that was not staged whole, and the second name
+// of the old file.
+func (s Swap) Tidy(ctx context.Context) error {
+	if err := s.dropFresh(); err != nil {
+		return err
+	}
+	return s.oneName(ctx)
 }
 
 // where looks at the target.
@@ -119,15 +125,18 @@ func (s Swap) oneName(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !staged.Absent { // our own, never put in place: it makes room
-		if !s.New.Is(staged) {
-			_, err = s.keep(nil)
-		} else {
-			err = s.Disk.Remove(s.Staged)
-		}
-		if err != nil {
-			return err
-		}
+	switch {
+	case staged.Absent:
+	case !s.New.Is(staged):
+		_, err = s.keep(nil)
+	case s.Hold: // our own was never put in place: beside it the old file would look like one that came out of an exchange
+		_, err = s.keepFrom(second, nil)
+		return err
+	default:
+		err = s.Disk.Remove(s.Staged)
+	}
+	if err != nil {
+		return err
 	}
 	return s.Disk.Replace(second, s.Staged)
 }

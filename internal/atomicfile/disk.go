@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 )
 
@@ -188,17 +189,22 @@ func (OS) Stage(path string, data []byte, like string, perm fs.FileMode) (err er
 		}
 		return f.Sync()
 	}
-	if err := copyFacts(f, like); err != nil {
+	from, err := openRegular(like)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := KeepFacts(f, from); err != nil {
 		return fmt.Errorf("keep mode, owner and attributes of %s: %w", like, err)
 	}
 	return f.Sync()
 }
 
 // Exchange gives each of two names the file of the other one.
-func (OS) Exchange(a, b string) error { return exchange(a, b) }
+func (OS) Exchange(a, b string) error { return exchange(cwd, a, cwd, b) }
 
 // Move renames a file and replaces nothing.
-func (OS) Move(from, to string) error { return move(from, to) }
+func (OS) Move(from, to string) error { return move(cwd, from, cwd, to) }
 
 // Link gives a file another name.
 func (OS) Link(from, to string) error { return os.Link(from, to) }
@@ -246,6 +252,45 @@ func Resolve(path string) (string, error) {
 		path = target
 	}
 	return "", &fs.PathError{Op: "resolve", Path: path, Err: ErrLinkLoop}
+}
+
+// ExchangeAt gives each of two names in open directories the file of the other one, in one step. ErrNoExchange.
+func ExchangeAt(dirA *os.File, a string, dirB *os.File, b string) error {
+	defer runtime.KeepAlive(dirA)
+	defer runtime.KeepAlive(dirB)
+	return exchange(int(dirA.Fd()), a, int(dirB.Fd()), b)
+}
+
+// MoveAt renames a name in an open directory to one in another, and replaces nothing: fs.ErrExist. ErrNoExchange.
+func MoveAt(dirA *os.File, from string, dirB *os.File, to string) error {
+	defer runtime.KeepAlive(dirA)
+	defer runtime.KeepAlive(dirB)
+	return move(int(dirA.Fd()), from, int(dirB.Fd()), to)
+}
+
+// settled reads a file that nobody has open for writing: ErrOpen.
+func settled(path string) (Content, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return Content{}, err
+	}
+	defer f.Close()
+	var c Content
+	var same bool
+	leased, err := Unwritten(f, func() error {
+		var err error
+		c, same, err = readOnce(f, path)
+		return err
+	})
+	switch {
+	case err != nil:
+		return Content{}, err
+	case !leased:
+		return settledTwice(path)
+	case !same:
+		return Content{}, ErrOpen
+	}
+	return c, nil
 }
 
 // settleApart is the time between two reads of a file where the kernel has no lease to give. A writer that keeps the

@@ -11,10 +11,10 @@ import (
 // immutable: such a file refuses by itself, with a less helpful error.
 func immutable(*os.File) (bool, error) { return false, nil }
 
-// copyFacts keeps mode, owner and group. Attributes differ too much between these systems.
-func copyFacts(f *os.File, like string) error {
+// KeepFacts keeps mode, owner and group. Attributes differ too much between these systems.
+func KeepFacts(f, like *os.File) error {
 	var stat unix.Stat_t
-	if err := unix.Lstat(like, &stat); err != nil {
+	if err := unix.Fstat(int(like.Fd()), &stat); err != nil {
 		return err
 	}
 	if err := keepOwner(f, &stat); err != nil {

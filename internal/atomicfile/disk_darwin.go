@@ -7,12 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func exchange(a, b string) error { return renamex(a, b, unix.RENAME_SWAP) }
+func exchange(dirA int, a string, dirB int, b string) error {
+	return renamex(dirA, a, dirB, b, unix.RENAME_SWAP)
+}
 
-func move(from, to string) error { return renamex(from, to, unix.RENAME_EXCL) }
+func move(dirA int, from string, dirB int, to string) error {
+	return renamex(dirA, from, dirB, to, unix.RENAME_EXCL)
+}
 
-func renamex(from, to string, flags uint32) error {
-	err := unix.RenamexNp(from, to, flags)
+func renamex(dirA int, from string, dirB int, to string, flags uint32) error {
+	err := unix.RenameatxNp(dirA, from, dirB, to, flags)
 	switch {
 	case err == nil:
 		return nil
@@ -32,5 +36,5 @@ func immutable(f *os.File) (bool, error) {
 	return stat.Flags&flags != 0, nil
 }
 
-// settled: there are no leases here.
-func settled(path string) (Content, error) { return settledTwice(path) }
+// Unwritten: there are no leases here.
+func Unwritten(*os.File, func() error) (leased bool, err error) { return false, nil }

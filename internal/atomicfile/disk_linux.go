@@ -9,12 +9,16 @@ import (
 
 // exchange and move say ErrNoExchange for a file system that does not know the flag; others fail with EINVAL, old kernels
 // with ENOSYS.
-func exchange(a, b string) error { return renameat(a, b, unix.RENAME_EXCHANGE) }
+func exchange(dirA int, a string, dirB int, b string) error {
+	return renameat(dirA, a, dirB, b, unix.RENAME_EXCHANGE)
+}
 
-func move(from, to string) error { return renameat(from, to, unix.RENAME_NOREPLACE) }
+func move(dirA int, from string, dirB int, to string) error {
+	return renameat(dirA, from, dirB, to, unix.RENAME_NOREPLACE)
+}
 
-func renameat(from, to string, flags uint) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
+func renameat(dirA int, from string, dirB int, to string, flags uint) error {
+	err := unix.Renameat2(dirA, from, dirB, to, flags)
 	switch {
 	case err == nil:
 		return nil
@@ -36,29 +40,27 @@ func immutable(f *os.File) (bool, error) {
 	return x.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0, nil
 }
 
-// settled reads a file under a read lease: the kernel grants one only while no descriptor and no mapping can write to
-// the file, whoever has it. A process that opens the file for writing meanwhile makes the lease break; it has to wait
-// until the lease is given back, and what was read may be older than what it writes then.
-func settled(path string) (c Content, err error) {
-	f, err := openRegular(path)
-	if err != nil {
-		return Content{}, err
-	}
-	defer f.Close() // which gives the lease back, too
+// Unwritten calls read while no descriptor and no mapping can write to the file, whoever has it: under a read lease of the
+// kernel, which is granted only then. ErrOpen: somebody has the file open for writing, or opened it meanwhile; who opens
+// it has to wait until the lease is given back, so that what was read may be older than what is written then. The file
+// is regular and open for reading alone. False: this file system, or the owner of the file, gives no lease; read was not
+// called.
+func Unwritten(f *os.File, read func() error) (leased bool, err error) {
 	fd := f.Fd()
 	if _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK); err != nil {
 		if errors.Is(err, unix.EAGAIN) {
-			return Content{}, ErrOpen
+			return true, ErrOpen
 		}
-		return settledTwice(path) // a file system without leases
+		return false, nil
 	}
-	c, same, err := readOnce(f, path)
-	if err != nil {
-		return Content{}, err
+	err = read()
+	held, heldErr := unix.FcntlInt(fd, unix.F_GETLEASE, 0)
+	_, dropErr := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
+	if err == nil && (heldErr != nil || held != unix.F_RDLCK) {
+		err = ErrOpen
 	}
-	held, err := unix.FcntlInt(fd, unix.F_GETLEASE, 0)
-	if err != nil || held != unix.F_RDLCK || !same {
-		return Content{}, ErrOpen
+	if err == nil {
+		err = dropErr
 	}
-	return c, nil
+	return true, err
 }

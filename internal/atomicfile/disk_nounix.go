@@ -22,8 +22,11 @@ func factsOf(_ *os.File, info fs.FileInfo) (Facts, error) {
 // Writable cannot be told here: the attempt will.
 func Writable(string) error { return nil }
 
-func copyFacts(f *os.File, like string) error {
-	info, err := os.Lstat(like)
+const cwd = 0
+
+// KeepFacts keeps the mode.
+func KeepFacts(f, like *os.File) error {
+	info, err := like.Stat()
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,9 @@ import (
 // noWait keeps the opening of a pipe, which took the place of a file, from waiting.
 const noWait = unix.O_NONBLOCK
 
+// cwd stands for the current directory among open ones.
+const cwd = unix.AT_FDCWD
+
 // factsOf tells what the system knows about an open file.
 func factsOf(f *os.File, info fs.FileInfo) (Facts, error) {
 	facts := Facts{Mode: info.Mode().Perm(), Owner: OwnerOf(info), Identity: IdentityOf(info)}

@@ -16,22 +16,17 @@ import (
 // maxAttributes bounds the list of attributes and the value of each, in bytes: Linux allows 64 KiB for either.
 const maxAttributes = 64 << 10
 
-// copyFacts gives the staged file owner, group, attributes and mode of another one. Access lists are attributes on
-// Linux. The mode comes last, since an access list changes it and a change of owner drops bits of it.
-func copyFacts(f *os.File, like string) error {
-	from, err := openRegular(like)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
+// KeepFacts gives a file owner, group, attributes and mode of another one. Access lists are attributes on Linux. The mode
+// comes last, since an access list changes it and a change of owner drops bits of it.
+func KeepFacts(f, like *os.File) error {
 	var stat unix.Stat_t
-	if err := unix.Fstat(int(from.Fd()), &stat); err != nil {
+	if err := unix.Fstat(int(like.Fd()), &stat); err != nil {
 		return err
 	}
 	if err := keepOwner(f, &stat); err != nil {
 		return err
 	}
-	if err := copyAttributes(int(from.Fd()), int(f.Fd())); err != nil {
+	if err := copyAttributes(int(like.Fd()), int(f.Fd())); err != nil {
 		return err
 	}
 	return unix.Fchmod(int(f.Fd()), uint32(stat.Mode)&0o7777) //nolint:unconvert // it has 16 bits on macOS

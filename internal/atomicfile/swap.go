@@ -43,6 +43,9 @@ type Swap struct {
 	Data   []byte      // of New
 	Perm   fs.FileMode // of a target that does not exist before
 	Like   string      // whose mode, owner and attributes a target gets that does not exist before; "" Perm counts
+	// Hold says that bytes may be nowhere else than under the staged name: what lies there is left there by a swap that
+	// fails, and by Decide. Without it both leave nothing that is not needed.
+	Hold bool
 }
 
 // Done tells how a swap went.
@@ -152,7 +155,7 @@ func (s Swap) dropFresh() error {
 // unstage removes a staged file that was never exchanged. One that holds something else stays: then the system did what
 // it said it could not.
 func (s Swap) unstage() error {
-	if c, err := s.Disk.Read(s.Staged); err != nil || s.New.Absent || c.Absent || !s.New.Is(c) {
+	if c, err := s.Disk.Read(s.Staged); err != nil || s.Hold || s.New.Absent || c.Absent || !s.New.Is(c) {
 		return err
 	}
 	return s.Disk.Remove(s.Staged)
@@ -288,7 +291,10 @@ func (s Swap) giveBack(ctx context.Context, own Content, cause error) (Done, err
 			return s.keep(errors.Join(cause, err)) // perhaps somebody writes to our file; the older bytes stay where they are
 		case err == nil && sameContent(out, put):
 			if put.Identity == own.Identity {
-				return Done{}, errors.Join(cause, s.Disk.Remove(s.Staged), s.sync())
+				if !s.Hold {
+					cause = errors.Join(cause, s.Disk.Remove(s.Staged))
+				}
+				return Done{}, errors.Join(cause, s.sync())
 			}
 			return s.keep(cause)
 		}
@@ -359,7 +365,7 @@ func (s Swap) dropSecond(second string) (Done, error) {
 	if err != nil {
 		return Done{Kept: second}, err
 	}
-	if now, err := s.Disk.Read(second); same || err == nil && s.Old.Is(now) {
+	if now, err := s.Disk.Read(second); same || err == nil && !s.Hold && s.Old.Is(now) {
 		return Done{}, s.Disk.Remove(second)
 	}
 	return s.keepFrom(second, nil)

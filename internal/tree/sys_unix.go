@@ -1,0 +1,112 @@
+//go:build linux || darwin
+
+package tree
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// What errors of the system mean.
+func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }
+
+func isNotEmpty(err error) bool { return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) }
+
+func isNoSpace(err error) bool  { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
+func isCrossing(err error) bool { return errors.Is(err, unix.EXDEV) }
+func isLoop(err error) bool     { return errors.Is(err, unix.ELOOP) }
+func isBadName(err error) bool  { return errors.Is(err, unix.EILSEQ) }
+func isTooLong(err error) bool  { return errors.Is(err, unix.ENAMETOOLONG) }
+
+// again repeats a call that a signal has interrupted.
+func again(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// openAt opens a name in a directory and follows no link in it.
+func openAt(dir *os.File, name string, flags int, perm fs.FileMode) (*os.File, error) {
+	defer runtime.KeepAlive(dir)
+	fd := -1
+	err := again(func() (err error) {
+		fd, err = openNoFollow(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(perm.Perm()))
+		return err
+	})
+	if err != nil {
+		return nil, named("open", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// openContent opens a file for reading. It neither waits for a pipe nor becomes the terminal of a device; the caller
+// looks at what it has opened before it reads.
+func openContent(dir *os.File, name string) (*os.File, error) {
+	return openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+}
+
+// openListing opens a directory that is already open, for the names in it.
+func openListing(dir *os.File) (*os.File, error) {
+	return openAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+}
+
+// create makes a file that does not exist, for its owner alone.
+func create(dir *os.File, name string) (*os.File, error) {
+	return openAt(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+}
+
+// readlink reads the text of a symbolic link.
+func readlink(dir *os.File, name string) (string, error) {
+	defer runtime.KeepAlive(dir)
+	text := make([]byte, maxPath+1)
+	n, err := unix.Readlinkat(int(dir.Fd()), name, text)
+	if err != nil {
+		return "", named("readlink", name, err)
+	}
+	if n > maxPath {
+		return "", named("readlink", name, unix.ENAMETOOLONG)
+	}
+	return string(text[:n]), nil
+}
+
+func symlinkAt(text string, dir *os.File, name string) error {
+	defer runtime.KeepAlive(dir)
+	return named("symlink", name, unix.Symlinkat(text, int(dir.Fd()), name))
+}
+
+func mkdirAt(dir *os.File, name string, perm fs.FileMode) error {
+	defer runtime.KeepAlive(dir)
+	return named("mkdir", name, unix.Mkdirat(int(dir.Fd()), name, uint32(perm.Perm())))
+}
+
+func unlinkAt(dir *os.File, name string) error {
+	defer runtime.KeepAlive(dir)
+	return named("unlink", name, unix.Unlinkat(int(dir.Fd()), name, 0))
+}
+
+func rmdirAt(dir *os.File, name string) error {
+	defer runtime.KeepAlive(dir)
+	return named("rmdir", name, unix.Unlinkat(int(dir.Fd()), name, unix.AT_REMOVEDIR))
+}
+
+func linkAt(dirA *os.File, from string, dirB *os.File, to string) error {
+	defer runtime.KeepAlive(dirA)
+	defer runtime.KeepAlive(dirB)
+	return named("link", to, unix.Linkat(int(dirA.Fd()), from, int(dirB.Fd()), to, 0))
+}
+
+func renameAt(dirA *os.File, from string, dirB *os.File, to string) error {
+	defer runtime.KeepAlive(dirA)
+	defer runtime.KeepAlive(dirB)
+	return named("rename", to, unix.Renameat(int(dirA.Fd()), from, int(dirB.Fd()), to))
+}
+
+// regroup gives an open file another group.
+func regroup(f *os.File, group uint32) error { return f.Chown(-1, int(group)) }
