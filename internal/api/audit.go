@@ -109,6 +109,30 @@ type PlanOutcome struct {
 	Operation string `json:"operation,omitempty"`
 }
 
+// ApplyPlans carries several plans out, in order: those that are named, or all that a person said yes to.
+type ApplyPlans struct {
+	Plans    []string `json:"plans,omitempty"`    // a beginning of an id is enough
+	Approved bool     `json:"approved,omitempty"` // instead of Plans: every plan with a yes that was not used yet
+}
+
+// MaxPlans bounds the plans of one order: a person has read each of them.
+const MaxPlans = 100
+
+// PlansOutcome is what several applies came to, each for itself.
+type PlansOutcome struct {
+	Applied []PlanOutcome `json:"applied"`
+	Refused []PlanRefused `json:"refused"` // nothing of these is in the files
+	Next    []string      `json:"next"`    // commands
+
+	Operation string `json:"operation,omitempty"`
+}
+
+// PlanRefused is a plan that was not applied.
+type PlanRefused struct {
+	Plan    string  `json:"plan_id"` // as it was named
+	Problem Problem `json:"problem"`
+}
+
 // ApprovalsQuery selects approvals.
 type ApprovalsQuery struct {
 	State string `json:"-" query:"state"` // one state; "" those that wait or count: pending, approved

@@ -137,6 +137,11 @@ func (c *Client) ApplyPlan(ctx context.Context, in ApplyPlan) (PlanOutcome, erro
 	return call[PlanOutcome](ctx, c, "plan.apply", in)
 }
 
+// ApplyPlans carries several plans out.
+func (c *Client) ApplyPlans(ctx context.Context, in ApplyPlans) (PlansOutcome, error) {
+	return call[PlansOutcome](ctx, c, "plans.apply", in)
+}
+
 // Approvals lists approvals.
 func (c *Client) Approvals(ctx context.Context, in ApprovalsQuery) (ApprovalPage, error) {
 	return call[ApprovalPage](ctx, c, "approval.list", in)

@@ -46,6 +46,7 @@ var Ops = []Op{
 	{Name: "plan.list", Method: "GET", Path: "/v1/plans", Need: Read, In: PlansQuery{}, Out: PlanPage{}, Short: "Plans, the newest first"},
 	{Name: "plan.show", Method: "GET", Path: "/v1/plans/{plan}", Need: Read, In: PlanRef{}, Out: PlanView{}, Short: "One plan whole: the diff, the reasons, what comes next"},
 	{Name: "plan.apply", Method: "POST", Path: "/v1/plans/{plan}/apply", Need: Change, In: ApplyPlan{}, Out: PlanOutcome{}, Keyed: true, Short: "Carry a plan out, whole or not at all"},
+	{Name: "plans.apply", Method: "POST", Path: "/v1/plans/apply", Need: Change, In: ApplyPlans{}, Out: PlansOutcome{}, Keyed: true, Short: "Carry several plans out, one after the other, each whole or not at all"},
 	{Name: "approval.list", Method: "GET", Path: "/v1/approvals", Need: Read, In: ApprovalsQuery{}, Out: ApprovalPage{}, Short: "Questions to a person and what became of them"},
 	{Name: "approval.show", Method: "GET", Path: "/v1/approvals/{approval}", Need: Read, In: ApprovalRef{}, Out: ApprovalView{}, Short: "One approval with what it is about"},
 	{Name: "approval.decide", Method: "POST", Path: "/v1/approvals/{approval}/decision", Need: Judge, In: Decide{}, Out: ApprovalView{}, Keyed: true, Short: "Record the yes or no of a person"},

@@ -28,6 +28,7 @@ type Service interface {
 	Plans(ctx context.Context, in PlansQuery) (PlanPage, error)
 	Plan(ctx context.Context, in PlanRef) (PlanView, error)
 	ApplyPlan(ctx context.Context, in ApplyPlan) (PlanOutcome, error)
+	ApplyPlans(ctx context.Context, in ApplyPlans) (PlansOutcome, error)
 	Approvals(ctx context.Context, in ApprovalsQuery) (ApprovalPage, error)
 	Approval(ctx context.Context, in ApprovalRef) (ApprovalView, error)
 	Decide(ctx context.Context, in Decide) (ApprovalView, error)

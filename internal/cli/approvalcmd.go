@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"io"
+	"slices"
+	"strings"
 
 	"mcpx/internal/api"
 	"mcpx/internal/approval"
@@ -160,13 +162,28 @@ func (e *Env) decide(ctx context.Context, a Args, yes bool) error {
 		out.Decided = append(out.Decided, decided)
 	}
 	return e.Show(out, func(w io.Writer) {
-		var commands []string
 		for _, d := range out.Decided {
 			line(w, "%s: %s", d.State, plain(d.Display))
-			commands = append(commands, d.Next...)
 		}
-		e.next(w, commands)
+		e.next(w, nextOfDecided(out.Decided))
 	})
+}
+
+// nextOfDecided are the commands that follow. Plans that were approved together are applied together: of two that are
+// about one file the second does not fit otherwise.
+func nextOfDecided(all []api.ApprovalView) []string {
+	var commands, plans []string
+	for _, d := range all {
+		if d.State == approval.Approved {
+			plans = append(plans, d.About)
+			continue
+		}
+		commands = append(commands, d.Next...)
+	}
+	if len(plans) > 0 {
+		commands = append([]string{"mcpx apply " + strings.Join(plans, " ")}, commands...)
+	}
+	return slices.Compact(commands)
 }
 
 func decision(yes bool) string {

@@ -76,6 +76,9 @@ func (a Args) Pos(i int) string {
 	return a.pos[i]
 }
 
+// All are the arguments.
+func (a Args) All() []string { return a.pos }
+
 // Len is the number of positional arguments.
 func (a Args) Len() int { return len(a.pos) }
 

@@ -19,6 +19,7 @@ var noCommand = map[string]string{
 	"catalog.tools":   "mcpx catalog review --tools",
 	"catalog.accept":  "mcpx catalog review --tools",
 	"agent.set":       "`mcpx agents discover` sets the level with its flags",
+	"plans.apply":     "`mcpx apply` with several plans or with --all",
 	"receipt.list":    "`mcpx rollback` without a receipt lists them",
 }
 

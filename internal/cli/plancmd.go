@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"mcpx/internal/api"
@@ -128,31 +129,76 @@ func planIDs(ctx context.Context, e *Env) []string {
 }
 
 var apply = Command{
-	Path: "apply", Short: "Carry out a plan, whole or not at all", Op: "plan.apply", Args: "PLAN", Min: 1, Max: 1, Complete: planIDs,
+	Path: "apply", Short: "Carry out plans, each whole or not at all", Op: "plan.apply", Args: "PLAN...", Min: 0, Max: -1, Complete: planIDs,
 	Long: "A plan that needs a person has to be approved before (`mcpx approval approve`). Every file is read again first: if it\n" +
 		"is not what the plan was made from, nothing is written and the exit code is 6. The exact bytes from before are kept,\n" +
-		"and `mcpx rollback` puts them back. Applying a plan that was applied already changes nothing (exit code 0).",
-	Example: "mcpx apply plan_abcd",
+		"and `mcpx rollback` puts them back. Applying a plan that was applied already changes nothing (exit code 0).\n" +
+		"Several plans are applied in their order; what one is refused for is told, the others are applied, and the exit code\n" +
+		"is 1. Plans of one file belong into one command: the first changes the file, so a plan that is applied later does not\n" +
+		"fit any more. Within one command it does, when nobody but mcpx has written the file since the first one and it does to\n" +
+		"its entry what you have seen. --all applies every plan that has your yes, in the order in which you were asked.",
+	Example: "mcpx apply plan_abcd\nmcpx apply plan_abcd plan_efgh\nmcpx apply --all",
+	Flags:   []Flag{{Name: "all", Kind: BoolFlag, Usage: "every plan with a yes that was not used yet"}},
 	Run: func(ctx context.Context, e *Env, a Args) error {
+		if a.Bool("all") == (a.Len() > 0) {
+			return misused("name plans, or give --all", "apply")
+		}
 		service, err := e.API(ctx)
 		if err != nil {
 			return err
+		}
+		if a.Len() != 1 {
+			return e.applySeveral(ctx, service, api.ApplyPlans{Plans: a.All(), Approved: a.Bool("all")})
 		}
 		out, err := service.ApplyPlan(e.operation(ctx), api.ApplyPlan{Plan: a.Pos(0)})
 		if err != nil {
 			return err
 		}
 		return e.Show(out, func(w io.Writer) {
-			if out.Already {
-				line(w, "%s was applied already.", out.Plan.ID)
-			} else {
-				line(w, "Applied: %s", plain(out.Plan.Summary))
-			}
-			e.receiptText(w, out.Receipt)
+			e.outcomeText(w, out)
 			list(w, "To know:", out.Effects)
 			e.next(w, out.Next)
 		})
 	},
+}
+
+func (e *Env) applySeveral(ctx context.Context, service api.Service, in api.ApplyPlans) error {
+	out, err := service.ApplyPlans(e.operation(ctx), in)
+	if err != nil {
+		return err
+	}
+	err = e.Show(out, func(w io.Writer) {
+		var effects []string
+		for _, done := range out.Applied {
+			e.outcomeText(w, done)
+			effects = append(effects, done.Effects...)
+		}
+		for _, no := range out.Refused {
+			line(w, "Not applied: %s: %s: %s", plain(no.Plan), no.Problem.Code, plain(no.Problem.Message))
+			if no.Problem.Hint != "" {
+				line(w, "  %s", plain(no.Problem.Hint))
+			}
+		}
+		if len(out.Applied)+len(out.Refused) == 0 {
+			line(w, "No plan has a yes that was not used yet.")
+		}
+		list(w, "To know:", slices.Compact(slices.Sorted(slices.Values(effects))))
+		e.next(w, out.Next)
+	})
+	if err == nil && len(out.Refused) > 0 {
+		return errAnswerNo
+	}
+	return err
+}
+
+// outcomeText shows what became of one plan.
+func (e *Env) outcomeText(w io.Writer, out api.PlanOutcome) {
+	if out.Already {
+		line(w, "%s was applied already.", out.Plan.ID)
+	} else {
+		line(w, "Applied: %s", plain(out.Plan.Summary))
+	}
+	e.receiptText(w, out.Receipt)
 }
 
 // receiptText shows what was done.

@@ -74,7 +74,7 @@ var shortcuts = []shortcut{
 	{Word: "approval", Args: "ID", Short: "one approval with what it is about", min: 1, max: 1, argv: always("approval", "show")},
 	{Word: "approve", Args: "ID", Short: "say yes", min: 1, max: 1, argv: always("approval", "approve"), person: true},
 	{Word: "deny", Args: "ID [NOTE]", Short: "say no", min: 1, max: -1, argv: deny, person: true},
-	{Word: "apply", Args: "ID", Short: "carry out a plan", min: 1, max: 1, argv: always("apply")},
+	{Word: "apply", Args: "ID...", Short: "carry out plans; those of one file together", min: 1, max: -1, argv: always("apply")},
 	{Word: "rollback", Args: "[RECEIPT]", Short: "what was applied; the plan that takes a receipt back", max: 1, argv: always("rollback")},
 	{Word: "candidates", Short: "servers that were seen and are not in the catalog", argv: always("catalog", "candidates")},
 	{Word: "catalog", Args: "[WORDS]", Short: "the servers, or those with these words", max: -1, argv: searched},

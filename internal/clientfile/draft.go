@@ -394,7 +394,9 @@ func (w *drafting) drafted(spans []span, result []byte, after node) (drafted, er
 	sum := sha256.Sum256(result)
 	change.Result = hex.EncodeToString(sum[:])
 	bound := w.rewritten()
+	var was []converge.Bound
 	for _, t := range w.touched {
+		was = append(was, converge.Bound{At: t.at, Digest: w.files.digest(t.old)})
 		left := lookup(after, t.at)
 		if t.gone {
 			left = node{}
@@ -403,7 +405,7 @@ func (w *drafting) drafted(spans []span, result []byte, after node) (drafted, er
 		if !bound {
 			continue
 		}
-		change.Bound = append(change.Bound, converge.Bound{At: t.at, Digest: w.files.digest(t.old)})
+		change.Bound = append(change.Bound, was[len(was)-1])
 		if up := t.at[:len(t.at)-1]; t.old.kind == absent {
 			change.Bound = append(change.Bound, converge.Bound{At: up, Digest: w.files.digest(lookup(w.root, up))})
 		}
@@ -411,7 +413,7 @@ func (w *drafting) drafted(spans []span, result []byte, after node) (drafted, er
 	if bound {
 		change.Notes = append(change.Notes, converge.Note{Code: "context-may-move", Text: w.agent.Title() + " rewrites this file while it runs: the plan holds as long as the entry is the same, and the lines around it may differ when it is applied"})
 	}
-	return drafted{result: result, spans: spans, change: change, moves: w.moves}, nil
+	return drafted{result: result, spans: spans, change: change, was: was, moves: w.moves}, nil
 }
 
 // rewritten says whether the agent writes the file by itself, so that only the entries count (governance.md section 7.3).

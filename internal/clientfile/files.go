@@ -49,5 +49,6 @@ type drafted struct {
 	spans  []span
 	remove bool // the file goes
 	change converge.Change
+	was    []converge.Bound  // the entries that the change touches, as they were
 	moves  map[string]string // credential -> value that left the file
 }

@@ -68,7 +68,7 @@ func act(dir, what string) error {
 		_, _, _, err = files.Recover(context.Background(), look, testReceipt, p.Changes)
 		return err
 	}
-	_, err = files.Apply(context.Background(), look, testReceipt, p.Changes)
+	_, err = files.Apply(context.Background(), look, testReceipt, p.Changes, nil)
 	return err
 }
 

@@ -268,7 +268,7 @@ func TestMergeAfterRollback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := h.files.Apply(t.Context(), h.look, by, []converge.Change{c})
+		all, err := h.files.Apply(t.Context(), h.look, by, []converge.Change{c}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ type job struct {
 
 // Apply writes all changes or none; see converge.Target. An error of kind UnknownOutcome says that the files could not be
 // put back either: Recover decides then.
-func (f *Files) Apply(ctx context.Context, look converge.Look, receipt string, changes []converge.Change) ([]converge.Written, error) {
+func (f *Files) Apply(ctx context.Context, look converge.Look, receipt string, changes []converge.Change, before []converge.Receipt) ([]converge.Written, error) {
 	if err := checkReceipt(receipt, len(changes)); err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (f *Files) Apply(ctx context.Context, look converge.Look, receipt string, c
 		return nil, err
 	}
 	defer held.release()
-	jobs, err := f.prepare(look, receipt, changes)
+	jobs, err := f.prepare(look, receipt, changes, before)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func checkReceipt(receipt string, files int) error {
 
 // prepare reads all files again and drafts the changes anew; nothing is written. The first one that is not as the plan
 // expects ends it.
-func (f *Files) prepare(look converge.Look, receipt string, changes []converge.Change) ([]*job, error) {
+func (f *Files) prepare(look converge.Look, receipt string, changes []converge.Change, own []converge.Receipt) ([]*job, error) {
 	jobs := make([]*job, 0, len(changes))
 	for i, c := range changes {
 		real, before, err := f.survey(look, c.Path)
@@ -109,24 +109,12 @@ func (f *Files) prepare(look converge.Look, receipt string, changes []converge.C
 		if c.Real != "" && c.Real != real {
 			return nil, stale(c).Because(errors.New("it leads to another file"))
 		}
-		if before.Absent != c.Expected.Absent || len(c.Bound) == 0 && before.SHA256 != c.Expected.SHA256 {
-			return nil, stale(c)
+		j.drafted, err = f.fits(look, c, before)
+		if fault.KindOf(err) == fault.Stale && len(own) > 0 {
+			j.drafted, err = f.follow(look, c, real, before, own, err)
 		}
-		d := converge.Drafting{Agent: c.Agent, Path: c.Path, Steps: c.Steps}
-		if d.Reverts, err = f.reverted(c); err != nil {
+		if err != nil {
 			return nil, err
-		}
-		if j.drafted, err = f.draft(look, d, before.Data, !before.Absent); err != nil {
-			if before.SHA256 != c.Expected.SHA256 {
-				return nil, stale(c).Because(err) // the entry is not as it was
-			}
-			return nil, err
-		}
-		if !sameBound(c.Bound, j.drafted.change.Bound) {
-			return nil, stale(c)
-		}
-		if sum := j.result(); len(c.Bound) == 0 && sum.SHA256 != c.Result {
-			return nil, stale(c).Because(errors.New("the change would be another one now"))
 		}
 		j.plan(real, receipt)
 		jobs = append(jobs, j)
@@ -134,9 +122,35 @@ func (f *Files) prepare(look converge.Look, receipt string, changes []converge.C
 	return jobs, nil
 }
 
+// fits drafts a change of a content once more and compares everything that the plan depends on.
+func (f *Files) fits(look converge.Look, c converge.Change, content atomicfile.Content) (drafted, error) {
+	if content.Absent != c.Expected.Absent || len(c.Bound) == 0 && content.SHA256 != c.Expected.SHA256 {
+		return drafted{}, stale(c)
+	}
+	d := converge.Drafting{Agent: c.Agent, Path: c.Path, Steps: c.Steps}
+	var err error
+	if d.Reverts, err = f.reverted(c); err != nil {
+		return drafted{}, err
+	}
+	dr, err := f.draft(look, d, content.Data, !content.Absent)
+	if err != nil {
+		if content.SHA256 != c.Expected.SHA256 {
+			return drafted{}, stale(c).Because(err) // the entry is not as it was
+		}
+		return drafted{}, err
+	}
+	if !sameBound(c.Bound, dr.change.Bound) {
+		return drafted{}, stale(c)
+	}
+	if len(c.Bound) == 0 && dr.state().SHA256 != c.Result {
+		return drafted{}, stale(c).Because(errors.New("the change would be another one now"))
+	}
+	return dr, nil
+}
+
 func stale(c converge.Change) *fault.Error {
 	return fault.New(fault.Stale, "plan-stale").Saying("%s changed since the plan was made", c.Path).
-		Hinting("run `mcpx audit run` again; nothing was written").Retrying(fault.AfterFix)
+		Hinting("run `mcpx audit run` again; nothing was written. Plans of one file are applied by one command: `mcpx apply PLAN1 PLAN2`").Retrying(fault.AfterFix)
 }
 
 // sameBound compares the parts that the plan depends on with those of the file as it is.
@@ -146,12 +160,12 @@ func sameBound(planned, now []converge.Bound) bool {
 	})
 }
 
-// result is the state that the file shall have.
-func (j *job) result() atomicfile.State {
-	if j.drafted.remove {
+// state is the one that the file shall have.
+func (d drafted) state() atomicfile.State {
+	if d.remove {
 		return atomicfile.State{Absent: true}
 	}
-	return atomicfile.State{SHA256: atomicfile.Sum(j.drafted.result)}
+	return atomicfile.State{SHA256: atomicfile.Sum(d.result)}
 }
 
 // Modes of files that did not exist: a project's are for everybody who works on it.
@@ -162,7 +176,7 @@ const (
 
 // plan fills in what will be written, for the receipt and for a recovery.
 func (j *job) plan(real, receipt string) {
-	after := j.result()
+	after := j.drafted.state()
 	c := j.drafted.change
 	j.written = converge.Written{
 		Path: j.change.Path, Real: real, Before: expected(j.before), Edits: c.Edits, Diff: c.Diff, Notes: slices.Clone(c.Notes),

@@ -164,7 +164,7 @@ func (h *house) draft(agent Agent, name string, steps ...converge.Step) converge
 }
 
 func (h *house) apply(changes ...converge.Change) ([]converge.Written, error) {
-	return h.files.Apply(h.t.Context(), h.look, testReceipt, changes)
+	return h.files.Apply(h.t.Context(), h.look, testReceipt, changes, nil)
 }
 
 // two is a home with both files and the changes to them.
@@ -246,7 +246,7 @@ func TestRevert(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := h.files.Apply(t.Context(), h.look, "rcp_2", []converge.Change{back})
+			again, err := h.files.Apply(t.Context(), h.look, "rcp_2", []converge.Change{back}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -697,7 +697,7 @@ func TestConcurrentEdits(t *testing.T) {
 				}
 				tries++
 				tried.Add(1)
-				written, err := h.files.Apply(t.Context(), h.look, fmt.Sprintf("rcp_%d", tries), []converge.Change{c})
+				written, err := h.files.Apply(t.Context(), h.look, fmt.Sprintf("rcp_%d", tries), []converge.Change{c}, nil)
 				if err == nil {
 					done++
 				}
@@ -739,7 +739,7 @@ func TestClientLock(t *testing.T) {
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer stop()
-		_, err := h.files.Apply(ctx, h.look, testReceipt, changes)
+		_, err := h.files.Apply(ctx, h.look, testReceipt, changes, nil)
 		if e := fault.From(err); e == nil || e.Code != "config-locked" || e.Kind != fault.Busy {
 			t.Errorf("%v", err)
 		}

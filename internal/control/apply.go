@@ -29,11 +29,11 @@ func (c *Control) ApplyPlan(ctx context.Context, in api.ApplyPlan) (api.PlanOutc
 	}
 	c.files.Lock()
 	defer c.files.Unlock()
-	return c.carryOut(ctx, in.Plan)
+	return c.carryOut(ctx, in.Plan, nil)
 }
 
-// carryOut is one apply; the caller holds files.
-func (c *Control) carryOut(ctx context.Context, id string) (api.PlanOutcome, error) {
+// carryOut is one apply; the caller holds files. before are the receipts of the same order.
+func (c *Control) carryOut(ctx context.Context, id string, before []converge.Receipt) (api.PlanOutcome, error) {
 	p, receipt, err := c.begin(ctx, id)
 	if err != nil {
 		return api.PlanOutcome{}, err
@@ -51,7 +51,7 @@ func (c *Control) carryOut(ctx context.Context, id string) (api.PlanOutcome, err
 		_, applyErr = c.issue(ctx, p.Agent, auth.Usual(), false, 0)
 	}
 	if applyErr == nil {
-		written, applyErr = c.cfg.Target.Apply(ctx, p.Look, receipt.ID, p.Changes)
+		written, applyErr = c.cfg.Target.Apply(ctx, p.Look, receipt.ID, p.Changes, before)
 	}
 	crash.Point("control.apply-written")
 	if fault.KindOf(applyErr) == fault.UnknownOutcome {

@@ -48,22 +48,37 @@ func (c *Control) Approvals(ctx context.Context, in api.ApprovalsQuery) (api.App
 		}
 		return nil
 	})
-	for _, a := range page.Approvals {
-		switch a.State {
-		case approval.Pending:
-			page.Next = []string{"mcpx approval approve " + a.ID, "mcpx approval deny " + a.ID}
-		case approval.Approved:
-			page.Next = []string{"mcpx apply " + a.About}
-		case approval.Denied, approval.Expired, approval.Revoked, approval.Consumed:
-		}
-		if len(page.Next) > 0 {
-			break
-		}
-	}
+	page.Next = append(page.Next, nextOfApprovals(page.Approvals)...)
 	if len(page.Approvals) == 0 {
 		page.Next = []string{"mcpx audit run"}
 	}
 	return page, err
+}
+
+// nextOfApprovals are the commands that can follow: what is approved is applied first, since a yes counts for a short time.
+func nextOfApprovals(all []approval.Approval) []string {
+	var plans []string
+	pending := ""
+	for _, a := range all {
+		switch a.State {
+		case approval.Pending:
+			if pending == "" {
+				pending = a.ID
+			}
+		case approval.Approved:
+			plans = append(plans, a.About)
+		case approval.Denied, approval.Expired, approval.Revoked, approval.Consumed:
+		}
+	}
+	switch {
+	case len(plans) == 1:
+		return []string{"mcpx apply " + plans[0]}
+	case len(plans) > 1:
+		return []string{"mcpx apply --all"}
+	case pending != "":
+		return []string{"mcpx approval approve " + pending, "mcpx approval deny " + pending}
+	}
+	return nil
 }
 
 // Approval shows one approval with the plan that it is about.

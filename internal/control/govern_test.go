@@ -65,7 +65,7 @@ func (f *fakeTarget) Draft(_ context.Context, _ converge.Look, d converge.Drafti
 	return c, nil
 }
 
-func (f *fakeTarget) Apply(_ context.Context, _ converge.Look, receipt string, changes []converge.Change) ([]converge.Written, error) {
+func (f *fakeTarget) Apply(_ context.Context, _ converge.Look, receipt string, changes []converge.Change, _ []converge.Receipt) ([]converge.Written, error) {
 	f.applied = append(f.applied, receipt)
 	if err := f.fail; err != nil {
 		f.fail = nil
@@ -208,6 +208,37 @@ func TestRollBackMerges(t *testing.T) {
 	}
 	b.approve(ctx, t, back.Approval)
 	if out, err := b.ApplyPlan(ctx, api.ApplyPlan{Plan: back.ID}); err != nil || b.target.files[claudeFile] != "direct" {
+		t.Errorf("%+v %v", out, err)
+	}
+}
+
+// TestApplyPlans: each plan of an order is applied or refused for itself.
+func TestApplyPlans(t *testing.T) {
+	b, ctx := governedBench(t)
+	for _, in := range []api.ApplyPlans{{}, {Plans: []string{"plan_a"}, Approved: true}, {Plans: make([]string, api.MaxPlans+1)}} {
+		_, err := b.ApplyPlans(ctx, in)
+		if f := fault.From(err); f == nil || f.Code != "request-invalid" {
+			t.Errorf("%d plans, approved %v: %v", len(in.Plans), in.Approved, err)
+		}
+	}
+	plan := b.offered(ctx, t)
+	out, err := b.ApplyPlans(ctx, api.ApplyPlans{Approved: true})
+	if err != nil || len(out.Applied)+len(out.Refused) != 0 || !slices.Equal(out.Next, []string{"mcpx approval list"}) {
+		t.Errorf("nothing is approved: %+v %v", out, err)
+	}
+	if out, err = b.ApplyPlans(ctx, api.ApplyPlans{Plans: []string{plan.ID}}); err != nil || len(out.Refused) != 1 || out.Refused[0].Problem.Code != "approval-pending" {
+		t.Errorf("nobody said yes: %+v %v", out, err)
+	}
+	b.approve(ctx, t, plan.Approval)
+	b.target.fail = fault.New(fault.UnknownOutcome, "apply-undecided").Saying("cut off")
+	if out, err = b.ApplyPlans(ctx, api.ApplyPlans{Plans: []string{plan.ID, "plan_none"}}); err != nil || len(out.Refused) != 1 {
+		t.Errorf("what is undecided ends the order: %+v %v", out, err)
+	}
+	b, ctx = governedBench(t)
+	plan = b.offered(ctx, t)
+	b.approve(ctx, t, plan.Approval)
+	out, err = b.ApplyPlans(ctx, api.ApplyPlans{Plans: []string{"plan_none", plan.ID, plan.ID}})
+	if err != nil || len(out.Refused) != 1 || out.Refused[0].Problem.Code != "plan-unknown" || len(out.Applied) != 2 || !out.Applied[1].Already || b.target.files[claudeFile] != "routed a" {
 		t.Errorf("%+v %v", out, err)
 	}
 }

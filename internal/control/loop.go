@@ -53,7 +53,7 @@ func (c *Control) turnOnce(ctx context.Context, tried map[string]bool) (applied 
 		return false, err
 	}
 	tried[id] = true
-	if _, err := c.carryOut(ctx, id); err != nil { // it is in the log, and a plan that failed is not tried again
+	if _, err := c.carryOut(ctx, id, nil); err != nil { // it is in the log, and a plan that failed is not tried again
 		c.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "a plan was not applied by itself", slog.Any(key.Cause, err))
 	}
 	return true, ctx.Err()

@@ -21,6 +21,7 @@ var draftCodes = []Code{
 	{"backup-damaged", KindError, "The backup is not what was written to it, or is gone.", "`mcpx audit verify` checks all of them"},
 
 	{"context-may-move", KindNote, "The agent rewrites the file while it runs. The plan holds as long as the entry is the same; other lines may differ.", ""},
+	{"plans-together", KindNote, "Another plan of the same command wrote the file right before. The receipt has the difference that was written.", ""},
 	{"byte-order-mark", KindNote, "The file begins with a byte order mark, which stays.", ""},
 	{"line-ends", KindNote, "Lines end in CR LF, all or some. They stay, and new lines are like their neighbours.", ""},
 	{"invisible-characters", KindNote, "The lines of the diff hold characters that do not show.", "look at the file with an editor that shows them"},

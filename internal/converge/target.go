@@ -10,7 +10,11 @@ type Target interface {
 	// Apply writes all changes or none. Each file is read again and must be what the change expects, else it fails with
 	// kind Stale and nothing is written. Backups lie under the name of the receipt. What was written is told even with
 	// an error, so that the receipt says what had to be undone.
-	Apply(ctx context.Context, look Look, receipt string, changes []Change) ([]Written, error)
+	//
+	// before are receipts of the same order of a person, the oldest first. A file that is exactly what the last of them left,
+	// and that the change expects as it was before the first of them, is written when the change does the same to the same
+	// entries: the person has seen both changes of one file and said yes to both.
+	Apply(ctx context.Context, look Look, receipt string, changes []Change, before []Receipt) ([]Written, error)
 	// Recover decides an apply whose daemon was killed: forward when all files have their new bytes, else back. A file
 	// with bytes of a third party is left alone and told with the code third-party-edit. Calling it again changes nothing.
 	Recover(ctx context.Context, look Look, receipt string, changes []Change) (written []Written, applied bool, problems []Problem, err error)

@@ -72,6 +72,7 @@ var handlers = map[string]handler{
 	"plan.list":          unary(api.Service.Plans),
 	"plan.show":          unary(api.Service.Plan),
 	"plan.apply":         unary(api.Service.ApplyPlan),
+	"plans.apply":        unary(api.Service.ApplyPlans),
 	"approval.list":      unary(api.Service.Approvals),
 	"approval.show":      unary(api.Service.Approval),
 	"approval.decide":    unary(api.Service.Decide),
