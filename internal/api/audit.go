@@ -11,9 +11,10 @@ import (
 
 // RunAudit looks at the files of agents, keeps what was seen, and makes plans. Whose files, as in ConfigQuery.
 type RunAudit struct {
-	Agent   string   `json:"agent,omitempty"` // kind of agent: only its files, and plans for it whatever its level; "" all
-	Path    string   `json:"path,omitempty"`  // plans for this file only
-	Entry   string   `json:"entry,omitempty"` // plans for entries of this name only
+	Agent   string   `json:"agent,omitempty"`  // kind of agent: only its files, and plans for it whatever its level; "" all
+	Path    string   `json:"path,omitempty"`   // plans for this file only
+	Entry   string   `json:"entry,omitempty"`  // plans for entries of this name only
+	Mounts  bool     `json:"mounts,omitempty"` // plans for servers that the agent lacks, or shall not have any more, only
 	Home    string   `json:"home,omitempty"`
 	Project string   `json:"project,omitempty"`
 	Moved   []string `json:"moved,omitempty"`
@@ -207,6 +208,7 @@ type Agent struct {
 	Since    time.Time              `json:"since,omitzero"`     // of a level that somebody set
 	Client   string                 `json:"client,omitempty"`   // path of its program; "" not found on the PATH of the daemon
 	Evidence string                 `json:"evidence,omitempty"` // doc: its files are known from documentation only
+	Profiles []string               `json:"profiles,omitempty"` // sets of servers that it shall have
 	Files    []converge.File        `json:"files"`              // those that exist
 	Counts   map[converge.Class]int `json:"counts"`             // entries of each class that occurs
 	Plans    int                    `json:"plans"`              // that wait

@@ -302,6 +302,21 @@ func (c *Client) Catalog(ctx context.Context, in CatalogQuery) (CatalogPage, err
 	return call[CatalogPage](ctx, c, "catalog.list", in)
 }
 
+// Profiles lists the sets of servers.
+func (c *Client) Profiles(ctx context.Context, in None) (ProfilePage, error) {
+	return call[ProfilePage](ctx, c, "profile.list", in)
+}
+
+// Profile shows one of them.
+func (c *Client) Profile(ctx context.Context, in ProfileRef) (Profile, error) {
+	return call[Profile](ctx, c, "profile.show", in)
+}
+
+// SetProfile says which servers a profile has and which agents shall have them.
+func (c *Client) SetProfile(ctx context.Context, in SetProfile) (ProfileChange, error) {
+	return call[ProfileChange](ctx, c, "profile.set", in)
+}
+
 // CatalogServer shows one entry of the catalog.
 func (c *Client) CatalogServer(ctx context.Context, in ServerRef) (CatalogEntry, error) {
 	return call[CatalogEntry](ctx, c, "catalog.show", in)

@@ -45,6 +45,10 @@ type Service interface {
 	InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error)
 	MountServer(ctx context.Context, in MountServer) (Mounted, error)
 
+	Profiles(ctx context.Context, in None) (ProfilePage, error)
+	Profile(ctx context.Context, in ProfileRef) (Profile, error)
+	SetProfile(ctx context.Context, in SetProfile) (ProfileChange, error)
+
 	// What an agent may read, see hub.go.
 	CheckAgents(ctx context.Context, in ChecksQuery) (Checks, error)
 	HubStatus(ctx context.Context, in HubQuery) (HubStatus, error)

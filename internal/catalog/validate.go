@@ -338,14 +338,29 @@ func validWords(s Server) *fault.Error {
 			return invalid(list.field, "%d of them, at most %d are allowed", len(list.words), maxWords).Hinting("remove some")
 		}
 		for i, word := range list.words {
-			if word == "" || len(word) > maxName || SafeName(word) != word {
-				return invalid(list.field, "%q may hold only the letters A-Z and a-z, digits, and . _ -, at most %d of them", word, maxName).
-					Hinting("use %q", SafeName(word))
+			if err := validWord(list.field, word); err != nil {
+				return err
 			}
 			if slices.Contains(list.words[:i], word) {
 				return invalid(list.field, "%q is there twice", word).Hinting("remove it")
 			}
 		}
+	}
+	return nil
+}
+
+func validWord(field, word string) *fault.Error {
+	if word == "" || len(word) > maxName || SafeName(word) != word {
+		return invalid(field, "%q may hold only the letters A-Z and a-z, digits, and . _ -, at most %d of them", word, maxName).
+			Hinting("use %q", SafeName(word))
+	}
+	return nil
+}
+
+// ValidProfile says what is wrong with the name of a profile.
+func ValidProfile(name string) error {
+	if err := validWord("profile", name); err != nil {
+		return err
 	}
 	return nil
 }

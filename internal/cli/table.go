@@ -11,6 +11,7 @@ var groups = []Group{
 	{Path: "credential", Short: "Keep secrets out of configurations: add, check, bind"},
 	{Path: "daemon", Short: "Start, stop, restart, upgrade and look at the daemon"},
 	{Path: "plan", Short: "See what mcpx proposes"},
+	{Path: "profile", Short: "Give agents sets of servers at once"},
 	{Path: "server", Short: "Add, change and use MCP servers"},
 	{Path: "token", Short: "Make, rotate and end the tokens of agents"},
 }
@@ -26,6 +27,7 @@ func commands() []Command {
 		configDiscover, configInspect,
 		catalogList, catalogSearch, catalogShow, catalogCandidates, catalogReview, catalogImport, catalogExport,
 		agentsDiscover, certifyAgent, agentsSelfCheck, agentsAuth, agentsControl, agentsMount, agentsUnmount,
+		profileList, profileShow, profileSet, profileRemove,
 		auditRun, auditList, auditVerify, auditExport,
 		planList, planShow,
 		approvalList, approvalShow, approvalApprove, approvalDeny,

@@ -278,7 +278,7 @@ func (c *Control) Agents(ctx context.Context, in api.ConfigQuery) (api.Agents, e
 	}
 	for _, r := range records {
 		if a := at[r.Agent]; a != nil && r.Level != "" {
-			a.Level, a.Since = r.Level, r.Since
+			a.Level, a.Since, a.Profiles = r.Level, r.Since, r.Profiles
 		}
 	}
 	for _, f := range seen.Files {

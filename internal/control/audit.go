@@ -35,7 +35,8 @@ type known struct {
 	servers    []catalog.Server
 	candidates []catalog.Candidate
 	links      map[string]string
-	agents     []converge.AgentRecord
+	agents     []converge.AgentRecord // with the mounts that their profiles ask for
+	followed   []converge.AgentRecord // those of which that is new
 	records    []converge.FileRecord
 	open       []converge.Plan // ready, errored and applying
 	asked      []approval.Approval
@@ -70,7 +71,13 @@ func (c *Control) auditLocked(ctx context.Context, in api.RunAudit) (api.Audit, 
 		out.Counts[f.Class]++
 	}
 	// What is new has to be a candidate before plans are made: those of its promotion name it.
-	if err := c.counted(ctx, &out, func(tx store.Tx) error { return c.stage(ctx, tx, &k, seen, findings) }); err != nil {
+	err = c.counted(ctx, &out, func(tx store.Tx) error {
+		if err := c.keepFollowed(ctx, tx, k.followed); err != nil {
+			return err
+		}
+		return c.stage(ctx, tx, &k, seen, findings)
+	})
+	if err != nil {
 		return api.Audit{}, err
 	}
 	w := c.world(ctx, in, look, k, seen, findings)
@@ -169,6 +176,7 @@ func (c *Control) learn(ctx context.Context, r store.Reader, k *known) error {
 	if k.agents, err = r.AgentRecords(ctx); err != nil {
 		return err
 	}
+	k.agents, k.followed = following(k.agents, k.servers)
 	if k.records, err = r.FileRecords(ctx, converge.ListFileRecords{}); err != nil {
 		return err
 	}
@@ -251,7 +259,7 @@ func (c *Control) world(ctx context.Context, in api.RunAudit, look converge.Look
 		Receipts: k.receipts, Records: k.records, Now: c.cfg.Now(),
 	}
 	w.Asked.Retry = actorOf(ctx).Channel != channelLoop // a person who asks again wants what failed, too
-	w.Asked.Entry = in.Entry
+	w.Asked.Entry, w.Asked.Mounts = in.Entry, in.Mounts
 	if in.Agent != "" {
 		w.Asked.Agents = []string{in.Agent}
 	}

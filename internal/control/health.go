@@ -72,6 +72,7 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 		if w.Agents, err = r.AgentRecords(ctx); err != nil {
 			return err
 		}
+		w.Agents, _ = following(w.Agents, w.Servers)
 		if records, err = r.FileRecords(ctx, converge.ListFileRecords{}); err != nil {
 			return err
 		}

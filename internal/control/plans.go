@@ -121,6 +121,9 @@ func covered(p converge.Plan, in api.RunAudit, w converge.World) bool {
 	if p.Kind == converge.PlanControlPlane && recordOf(w.Agents, p.Agent).Control == "" {
 		return false // asked for by itself; what it was made from is checked when it is applied
 	}
+	if in.Mounts && p.Kind != converge.PlanAdd && p.Kind != converge.PlanRemove {
+		return false
+	}
 	if in.Agent != "" && p.Agent != in.Agent || in.Entry != "" && p.Entry != in.Entry || in.Path != "" && !touches(p, in.Path) {
 		return false
 	}

@@ -223,6 +223,7 @@ func (x *view) driftOfMounts() []Trouble {
 			}
 			same, served := x.has(agent, m, s)
 			switch {
+			case same == nil && served == nil && !m.due(s):
 			case same == nil && served == nil:
 				tell(reasonMissing, WeightWarning, agent, home(agent, m.scope(), m.Project), m.Name, "make the plan that adds it", "the agent shall have %s and has not", s.Name)
 			case served == nil && another(same, s):

@@ -27,7 +27,7 @@ func (x *view) mounts() []Proposal {
 				out = append(out, p)
 			}
 		}
-		if record.Control != "" && (x.Asked.Entry == "" || x.Asked.Entry == HubName) {
+		if record.Control != "" && !x.Asked.Mounts && (x.Asked.Entry == "" || x.Asked.Entry == HubName) {
 			if p, ok := x.control(agent, record.Control); ok {
 				out = append(out, p)
 			}
@@ -36,7 +36,9 @@ func (x *view) mounts() []Proposal {
 	for agent := range x.byAgent {
 		if x.planned(agent) {
 			out = append(out, x.removals(agent)...)
-			out = append(out, x.merges(agent)...)
+			if !x.Asked.Mounts {
+				out = append(out, x.merges(agent)...)
+			}
 		}
 	}
 	return out
@@ -65,7 +67,7 @@ func another(f *Finding, s *catalog.Server) bool {
 // missing adds a server that the agent shall have and has not. An entry that is off is there: its person switched it off.
 func (x *view) missing(agent string, m Mount) (Proposal, bool) {
 	s, ok := x.byID[m.Server]
-	if !ok || m.Absent {
+	if !ok || !m.due(s) {
 		return Proposal{}, false
 	}
 	same, served := x.has(agent, m, s)

@@ -15,7 +15,7 @@ func Propose(w World) []Proposal {
 	x := look(w)
 	out := []Proposal{}
 	for agent, all := range x.byAgent {
-		if !x.planned(agent) {
+		if !x.planned(agent) || w.Asked.Mounts {
 			continue
 		}
 		for _, f := range all {

@@ -26,6 +26,8 @@ type Mount struct {
 	Project string `json:"project,omitempty"`
 	Absent  bool   `json:"absent,omitempty"` // the agent shall not have it any more
 	Tools   *Tools `json:"tools,omitempty"`  // the filter that its entry shall have; nil: nobody cares
+	// Profile is the one that asks for it, or with Absent did so last; "" a person has decided it for this server alone.
+	Profile string `json:"profile,omitempty"`
 }
 
 // Tools is what an entry says about single tools of its server.
@@ -36,12 +38,14 @@ type Tools struct {
 
 // AgentRecord is what is decided about one agent.
 type AgentRecord struct {
-	Agent   string    `json:"agent"`
-	Level   Level     `json:"level"`
-	Mounts  []Mount   `json:"mounts"`
-	Only    bool      `json:"only_mounts,omitempty"` // what is led through mcpx and is not in Mounts is extra
-	Since   time.Time `json:"since"`
-	Control string    `json:"control_plane,omitempty"` // strategy by which mcp_hub is reached: helper, env or bridge; "" not installed
+	Agent  string  `json:"agent"`
+	Level  Level   `json:"level"`
+	Mounts []Mount `json:"mounts"`
+	Only   bool    `json:"only_mounts,omitempty"` // what is led through mcpx and is not in Mounts is extra
+	// Profiles are sets of servers that the agent shall have: those whose entry names the profile. Mounts follows them.
+	Profiles []string  `json:"profiles,omitempty"`
+	Since    time.Time `json:"since"`
+	Control  string    `json:"control_plane,omitempty"` // strategy by which mcp_hub is reached: helper, env or bridge; "" not installed
 }
 
 // FileRecord is the last observation of one file. It replaces the one before whole. Facts of entries are not kept.

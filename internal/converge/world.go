@@ -42,6 +42,7 @@ type Asked struct {
 	Agents  []string // plan for these, whatever their level is
 	All     bool     // plan for every agent
 	Entry   string   // only entries of this name
+	Mounts  bool     // only what the mounts ask for: servers that are missing, and entries that are one too many
 	Off     bool     // also entries that are off
 	Unroute bool     // lead routed entries back to the server itself
 	Retry   bool     // offer again what failed

@@ -385,8 +385,8 @@ func TestTable(t *testing.T) {
 		"catalog.list": "Catalog", "catalog.show": "CatalogServer", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",
 		"catalog.export": "ExportCatalog", "catalog.tools": "ReviewTools", "catalog.accept": "AcceptTools",
 		"token.list": "Tokens", "token.issue": "IssueToken", "token.rotate": "RotateToken", "token.revoke": "RevokeToken", "agent.check": "CheckAgents", "agent.capabilities": "AuthCapabilities", "agent.control": "InstallControl", "agent.mount": "MountServer",
-		"service.install": "InstallService",
-		"hub.status":      "HubStatus", "hub.plans": "HubPlans", "hub.plan": "HubPlan", "hub.entry": "HubEntry", "hub.runtime": "HubRuntime",
+		"service.install": "InstallService", "profile.list": "Profiles", "profile.show": "Profile", "profile.set": "SetProfile",
+		"hub.status": "HubStatus", "hub.plans": "HubPlans", "hub.plan": "HubPlan", "hub.entry": "HubEntry", "hub.runtime": "HubRuntime",
 		"hub.credentials": "HubCredentials", "hub.catalog": "HubCatalog",
 		"server.logs": "ServerLogs", "server.tools": "ServerTools", "server.call": "CallTool",
 	}

@@ -401,7 +401,7 @@ func agentRecords(t *testing.T, p Pair) {
 
 func putAgentRecord(t *testing.T, p Pair) {
 	a := converge.AgentRecord{
-		Agent: "codex", Level: converge.LevelManaged, Mounts: []converge.Mount{{Server: "srv_1", Name: "git", Scope: "user"}}, Since: odd, Control: "helper",
+		Agent: "codex", Level: converge.LevelManaged, Mounts: []converge.Mount{{Server: "srv_1", Name: "git", Scope: "user", Profile: "work"}}, Profiles: []string{"work"}, Since: odd, Control: "helper",
 	}
 	putAgents(t, p.Write, a)
 	a.Since = store.CutTime(odd)
