@@ -26,7 +26,7 @@ func stored(t *testing.T) store.DB {
 		var errs []error
 		for _, name := range []string{"shop", "lab"} {
 			errs = append(errs, tx.PutProject(t.Context(), session.PutProject{Project: session.Project{
-				ID: "proj_" + name, Name: name, Path: "/srv/" + name, By: session.ByIdentity, State: session.ProjectOK, Physical: session.Identity{Real: "/srv/" + name, Stable: true},
+				ID: "proj_" + name, Name: name, Path: "/srv/" + name, By: session.ByIdentity, State: session.ProjectOK, Physical: session.Identity{Real: "/srv/" + name},
 			}}))
 		}
 		errs = append(errs, tx.PutGrant(t.Context(), session.PutGrant{Grant: session.Grant{About: "proj_shop", Principal: "ann", Role: session.Editor}}))

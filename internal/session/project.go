@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -18,13 +17,13 @@ const (
 	ProjectRemoved ProjectState = "removed" // unregistered; the record is kept for what refers to it
 )
 
-// By says by what a project is recognised.
-type By string
+// Recognised says by what a project is recognised.
+type Recognised string
 
 // The ways.
 const (
-	ByIdentity By = "physical" // file system, inode and time of birth
-	ByPath     By = "path"     // its path alone, for file systems whose inodes are not stable: an operator decides it
+	ByIdentity Recognised = "physical" // file system, inode and time of birth
+	ByPath     Recognised = "path"     // its path alone, for file systems whose inodes are not stable: an operator decides it
 )
 
 // Project is a registered directory.
@@ -32,7 +31,7 @@ type Project struct {
 	ID       string       `json:"project_id"` // proj_
 	Name     string       `json:"name"`
 	Path     string       `json:"path"` // as given, absolute; links in it are kept
-	By       By           `json:"identity"`
+	By       Recognised   `json:"identity"`
 	Physical Identity     `json:"physical"`
 	State    ProjectState `json:"state"`
 	Why      string       `json:"why,omitempty"` // moved: what is different
@@ -43,50 +42,44 @@ type Project struct {
 // Identity is what a directory is, apart from how its path is spelled (durable-work.md section 8). What the system does
 // not tell is zero.
 type Identity struct {
-	Real    string `json:"real"`            // its path without links
-	FS      string `json:"fs_id,omitempty"` // of the file system, the same after a restart of the machine
-	FSType  string `json:"fs_type"`         // as the system calls it: ext4, btrfs, nfs
-	Stable  bool   `json:"stable"`          // inodes of this file system name the same file for ever
-	Device  uint64 `json:"device"`          // may be another one after a restart of the machine
-	Inode   uint64 `json:"inode"`           //
-	Born    int64  `json:"born,omitempty"`  // nanoseconds since 1970
-	Folds   bool   `json:"folds_case"`      // names differ by more than their case
-	Mounted bool   `json:"mount,omitempty"` // it is where a file system is mounted
+	Real   string `json:"real"`             // its path without links
+	Volume string `json:"volume,omitempty"` // of the file system, the same after a restart of the machine
+	Inode  uint64 `json:"inode"`
+	Born   int64  `json:"born_ns,omitempty"` // nanoseconds since 1970
+	// Unstable is the kind of a file system whose inodes may name another file later, such as nfs; "" they do not.
+	Unstable string `json:"unstable,omitempty"`
 }
 
 // Same says whether two identities, perhaps of different starts of the machine, are of one directory. Why names what is
 // different.
 func (i Identity) Same(now Identity) (same bool, why string) {
 	switch {
-	case i.FS != "" && now.FS != "" && i.FS != now.FS:
+	case i.Volume != "" && now.Volume != "" && i.Volume != now.Volume:
 		return false, "it is on another file system"
-	case i.FSType != now.FSType:
-		return false, fmt.Sprintf("its file system is %s and was %s", now.FSType, i.FSType)
 	case i.Inode != now.Inode:
 		return false, "another directory is there"
 	case i.Born != 0 && now.Born != 0 && i.Born != now.Born:
-		return false, "another directory, made later, is there"
+		return false, "another directory, made at another time, is there"
 	}
 	return true, ""
 }
 
-// Found is what is at the path of a project now. Err says why nothing could be found out.
+// Found is what is at a path now. Whoever cannot tell gives an error instead.
 type Found struct {
 	Identity Identity
-	Missing  bool   // nothing, or no directory, is there
-	Err      string // "" it was found out
+	Gone     string // why there is no directory that could be a project; "" there is one
 }
 
-// Look compares a project with what is at its path now; false when nothing has changed. What could not be read changes
-// nothing: no verdict comes from an error.
+// Look compares a project with what is at its path now; false when nothing has changed. It is not for what could not be
+// read: no verdict comes from an error.
 func Look(p Project, now Found) (Project, bool) {
-	if p.State == ProjectRemoved || now.Err != "" {
+	if p.State == ProjectRemoved {
 		return p, false
 	}
 	was := p
 	p.State, p.Why = ProjectOK, ""
-	if now.Missing {
-		p.State, p.Why = ProjectMoved, "no directory is there"
+	if now.Gone != "" {
+		p.State, p.Why = ProjectMoved, now.Gone
 	} else if p.By == ByIdentity {
 		if same, why := p.Physical.Same(now.Identity); !same {
 			p.State, p.Why = ProjectMoved, why
@@ -105,9 +98,9 @@ func (p Project) Usable() error {
 		return operation.Refuse(operation.ProjectMoved, "the project %s is not at %s any more: %s; a person runs `mcpx project rebind %s`", p.Name, p.Path, p.Why, p.Name).
 			With("project", p.Name).With("path", p.Path).With("why", p.Why)
 	case ProjectOK:
-		if p.By == ByIdentity && !p.Physical.Stable {
-			return operation.Refuse(FSUnsupported, "the project %s is on %s, whose inodes may change; a person can run `mcpx project rebind %s --identity path`", p.Name, p.Physical.FSType, p.Name).
-				With("project", p.Name).With("fs_type", p.Physical.FSType)
+		if p.By == ByIdentity && p.Physical.Unstable != "" {
+			return operation.Refuse(FSUnsupported, "the project %s is on %s, whose inodes may change; a person can run `mcpx project rebind %s --identity path`", p.Name, p.Physical.Unstable, p.Name).
+				With("project", p.Name).With("file_system", p.Physical.Unstable)
 		}
 		return nil
 	}

@@ -35,7 +35,7 @@ func wantCode(t *testing.T, what string, err error, want operation.Code) {
 }
 
 func shop() Project {
-	return Project{ID: "proj_1", Name: "shop", Path: "/srv/shop", By: ByIdentity, State: ProjectOK, Physical: Identity{Real: "/srv/shop", FSType: "ext4", Stable: true, Inode: 7, Born: 1}}
+	return Project{ID: "proj_1", Name: "shop", Path: "/srv/shop", By: ByIdentity, State: ProjectOK, Physical: Identity{Real: "/srv/shop", Volume: "f1", Inode: 7, Born: 1}}
 }
 
 // TestRoles is the table of runtime.md section 2.
@@ -118,7 +118,7 @@ func TestOpenSession(t *testing.T) {
 		"a guest":             {func(in *OpenRequest) { in.Role = "" }, operation.ProjectUnknown},
 		"an unregistered one": {func(in *OpenRequest) { in.Project.State = ProjectRemoved }, operation.ProjectUnknown},
 		"a moved one":         {func(in *OpenRequest) { in.Project.State = ProjectMoved }, operation.ProjectMoved},
-		"unstable inodes":     {func(in *OpenRequest) { in.Project.Physical.Stable = false }, FSUnsupported},
+		"unstable inodes":     {func(in *OpenRequest) { in.Project.Physical.Unstable = "nfs" }, FSUnsupported},
 		"a long label":        {func(in *OpenRequest) { in.Label = strings.Repeat("ü", MaxLabel+1) }, operation.ArgumentInvalid},
 		"a label of lines":    {func(in *OpenRequest) { in.Label = "a\nb" }, operation.ArgumentInvalid},
 	} {

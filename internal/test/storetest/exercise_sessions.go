@@ -65,7 +65,7 @@ func project(id, name string) session.Project {
 	return session.Project{
 		ID: id, Name: name, Path: "/link to/ü", By: session.ByPath, State: session.ProjectMoved, Why: "gone", Added: uneven, Removed: uneven.Add(time.Hour),
 		Physical: session.Identity{
-			Real: "/real/ü", FS: "0f", FSType: "ext4", Stable: true, Device: 1 << 63, Inode: 1<<64 - 1, Born: 1<<62 + 1, Folds: true, Mounted: true,
+			Real: "/real/ü", Volume: "0f", Inode: 1<<64 - 1, Born: 1<<62 + 1, Unstable: "nfs",
 		},
 	}
 }
