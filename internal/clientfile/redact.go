@@ -11,6 +11,7 @@ import (
 
 	"mcpx/internal/catalog"
 	"mcpx/internal/lazyregexp"
+	textfile "mcpx/internal/text" // text is a kind of node here
 )
 
 // mask is a range of a document that is not shown, and what stands there instead.
@@ -209,7 +210,7 @@ func (u *unifying) unified() (string, error) {
 		}
 		edits = append(edits, e)
 	}
-	name := diffName(u.path)
+	name := textfile.DiffName(u.path)
 	from, to := name, name
 	if !u.exists {
 		from = "/dev/null"
@@ -222,14 +223,6 @@ func (u *unifying) unified() (string, error) {
 		return "", fmt.Errorf("diff: %w", err)
 	}
 	return scrub(diff, slices.Concat(u.before, u.now)), nil
-}
-
-// diffName is a path on one line of a diff: a line break in the name of a directory would look like lines of the file.
-func diffName(path string) string {
-	if quoted := strconv.Quote(path); quoted[1:len(quoted)-1] != path {
-		return quoted
-	}
-	return path
 }
 
 // shortest is the length from which a secret is looked for everywhere in a diff: a shorter one is also other text.
