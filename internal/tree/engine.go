@@ -120,7 +120,7 @@ func clean(err error) bool {
 	if _, ok := errors.AsType[halfway](err); ok {
 		return false
 	}
-	return errors.Is(err, atomicfile.ErrStale) || errors.Is(err, atomicfile.ErrOpen) || isRefusal(err)
+	return errors.Is(err, atomicfile.ErrStale) || errors.Is(err, atomicfile.ErrOpen) || errors.Is(err, errLastName) || isRefusal(err)
 }
 
 func isRefusal(err error) bool {
@@ -134,7 +134,7 @@ func cause(err error, c Change) error {
 	case isRefusal(err):
 	case errors.Is(err, atomicfile.ErrOpen):
 		err = refuse(FileBusy, "another process has %s open for writing", c.Path).because(err)
-	case errors.Is(err, atomicfile.ErrStale):
+	case errors.Is(err, atomicfile.ErrStale), errors.Is(err, errLastName):
 		err = refuse(Moved, "%s was changed by somebody else", c.Path).because(err)
 	}
 	p, ok := errors.AsType[*Problem](writing(err, string(c.Path)))
@@ -149,7 +149,7 @@ func cause(err error, c Change) error {
 func (e *engine) undo(ctx context.Context, n int) (Outcome, error) {
 	var errs []error
 	for ; n >= 0; n-- {
-		errs = append(errs, e.back(ctx, e.rows[n]))
+		errs = append(errs, steadily(func() error { return e.back(ctx, e.rows[n]) }))
 	}
 	if err := errors.Join(errs...); err != nil { // what is on the disk decides, when it works again
 		return Outcome{}, errors.Join(err, e.files.Flush())
@@ -269,21 +269,36 @@ func (e *engine) do(ctx context.Context, c Change) (kept string, err error) {
 		e.outcome.Weak = e.outcome.Weak || err == nil && !done.Exchanged
 		return done.Kept, err
 	case Mkdir:
-		if err := e.files.Mkdir(c.target(), c.Mode); err != nil {
-			return "", err
-		}
+		err = e.files.Mkdir(c.target(), c.Mode)
 	case Rmdir:
-		if err := e.files.Rmdir(c.target()); isNotEmpty(err) {
-			e.warn(KeptForeign, c)
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
+		err = e.rmdir(c)
 	case SetMode:
-		return "", e.files.Chmod(c.target(), c.Was, c.Mode)
+		err = e.files.Chmod(c.target(), c.Was, c.Mode)
 	case Rename:
-		return "", e.rename(c, c.target(), at(c.To))
+		err = e.rename(c, c.target(), at(c.To))
 	}
-	return "", e.sync(c.target())
+	return "", errors.Join(displaced(err), e.sync(c.target()))
+}
+
+// displaced is what it means that a name is there or not, where it was the other way round before.
+func displaced(err error) error {
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
+		return errors.Join(atomicfile.ErrStale, err)
+	}
+	return err
+}
+
+// rmdir removes a directory if it is empty; that it is gone is fine, too.
+func (e *engine) rmdir(c Change) error {
+	err := e.files.Rmdir(c.target())
+	switch {
+	case isNotEmpty(err):
+		e.warn(KeptForeign, c)
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
 }
 
 func (e *engine) run(ctx context.Context, s atomicfile.Swap) (atomicfile.Done, error) {
@@ -305,10 +320,9 @@ func (e *engine) rename(c Change, from, to string) error {
 			return atomicfile.ErrStale
 		}
 	}
-	if err := e.shift(from, to); err != nil {
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-			err = errors.Join(atomicfile.ErrStale, err)
-		}
+	if err := e.shift(from, to); errors.Is(err, errLastName) { // somebody has a new file under the old name
+		return halfway{err}
+	} else if err != nil {
 		return err
 	}
 	crash.Point("fs.renamed")
@@ -339,50 +353,52 @@ func (e *engine) put(c Change) error {
 
 // tidy removes what a killed row has beside its places: second names of one file, where names cannot be exchanged.
 func (e *engine) tidy(ctx context.Context, c Change) error {
-	var staged string
-	switch c.Kind {
-	case Add, Replace, Delete:
-		s := e.swap(c)
-		if err := s.Tidy(ctx); err != nil {
+	if c.Kind == Add || c.Kind == Replace || c.Kind == Delete {
+		if err := e.swap(c).Tidy(ctx); err != nil {
 			return err
 		}
-		staged = s.Staged
+	}
+	known := map[string]bool{}
+	for _, name := range c.places() {
+		now, err := e.files.Read(name)
+		if err != nil {
+			return err
+		}
+		if now.Links > 1 && known[now.Identity] {
+			if err := e.files.Remove(name); err != nil {
+				return err
+			}
+		}
+		known[now.Identity] = true
+	}
+	return nil
+}
+
+// places are the names under which the bytes of a row may lie: target, trash, slot, those that the row has.
+func (c Change) places() []string {
+	switch c.Kind {
+	case Add, Replace:
+		return []string{c.target(), c.trashName(), c.slotName()}
+	case Delete:
+		return []string{c.target(), c.trashName()}
 	case Rename:
-		staged = at(c.To)
+		return []string{c.target(), at(c.To)}
 	case Mkdir, Rmdir, SetMode:
-		return nil
 	}
-	target, err := e.files.Read(c.target())
-	if err != nil || target.Absent {
-		return err
-	}
-	second, err := e.files.Read(staged)
-	if err != nil || second.Absent || second.Identity != target.Identity {
-		return err
-	}
-	return e.files.Remove(staged)
+	return []string{c.target()}
 }
 
 // look sees what lies in the places of a row.
 func (e *engine) look(c Change) (evidence, error) {
 	v := evidence{none, none, none}
 	d := e.disk(c)
-	places := map[string]*seen{c.target(): &v.target}
-	switch c.Kind {
-	case Add, Replace:
-		places[c.slotName()], places[c.trashName()] = &v.slot, &v.trash
-	case Delete:
-		places[c.trashName()] = &v.trash
-	case Rename:
-		places[at(c.To)] = &v.slot
-	case Mkdir, Rmdir, SetMode:
-	}
-	for name, is := range places {
+	into := map[string]*seen{c.target(): &v.target, c.trashName(): &v.trash, c.slotName(): &v.slot, at(c.To): &v.slot}
+	for _, name := range c.places() {
 		now, err := d.Read(name)
 		if err != nil {
 			return v, err
 		}
-		*is = c.see(now)
+		*into[name] = c.see(now)
 	}
 	return v, nil
 }
@@ -406,9 +422,23 @@ func (c Change) see(now atomicfile.Content) seen {
 	return foreign
 }
 
+// maxLooks bounds how often a row is looked at anew, while somebody else goes on replacing its file.
+const maxLooks = 5
+
+// steadily does something again that somebody else got in the way of: the next look says what that means.
+func steadily(do func() error) (err error) {
+	for range maxLooks {
+		err = do()
+		if _, half := errors.AsType[halfway](err); !half && !errors.Is(err, errLastName) {
+			break
+		}
+	}
+	return err
+}
+
 // judged tidies a row and says how far it has come.
 func (e *engine) judged(ctx context.Context, c Change) (verdict, error) {
-	if err := e.tidy(ctx, c); err != nil {
+	if err := steadily(func() error { return e.tidy(ctx, c) }); err != nil {
 		return "", err
 	}
 	v, err := e.look(c)
@@ -417,7 +447,16 @@ func (e *engine) judged(ctx context.Context, c Change) (verdict, error) {
 
 // recover carries on where a batch was cut off: to its end, or, if somebody else has changed one of the paths, no further.
 // It may be cut off, and called again. An error says that the disk did not answer: nothing is decided.
-func (e *engine) recover(ctx context.Context) (Outcome, error) {
+func (e *engine) recover(ctx context.Context) (o Outcome, err error) {
+	err = steadily(func() error {
+		e.outcome = Outcome{}
+		o, err = e.goOn(ctx)
+		return err
+	})
+	return o, err
+}
+
+func (e *engine) goOn(ctx context.Context) (Outcome, error) {
 	all := make([]verdict, len(e.rows))
 	for i, c := range e.rows {
 		v, err := e.judged(ctx, c)
@@ -499,8 +538,11 @@ func (e *engine) fill(c Change) error {
 
 // giveBack returns bytes of somebody else that a killed row has displaced.
 func (e *engine) giveBack(ctx context.Context, c Change) (kept string, err error) {
-	done, err := e.swap(c).Decide(ctx)
-	return done.Kept, err
+	v, err := e.swap(c).Decide(ctx)
+	if errors.Is(err, atomicfile.ErrOpen) && v.Kept != "" {
+		err = nil // they are back; somebody has what came out open for writing, and it is kept
+	}
+	return v.Kept, err
 }
 
 // back undoes a row as far as it has come.
@@ -553,21 +595,15 @@ func (e *engine) reverse(ctx context.Context, c Change) (kept string, err error)
 		done, err := e.run(ctx, e.swap(c).Reverse(nil))
 		return done.Kept, err
 	case Mkdir:
-		if err := e.files.Rmdir(c.target()); isNotEmpty(err) {
-			e.warn(KeptForeign, c)
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
+		err = e.rmdir(c)
 	case Rmdir:
-		if err := e.files.Mkdir(c.target(), c.Was); err != nil {
-			return "", err
-		}
+		err = e.files.Mkdir(c.target(), c.Was)
 	case SetMode:
-		return "", e.files.Chmod(c.target(), c.Mode, c.Was)
+		err = e.files.Chmod(c.target(), c.Mode, c.Was)
 	case Rename:
-		return "", e.rename(c, at(c.To), c.target())
+		err = e.rename(c, at(c.To), c.target())
 	}
-	return "", e.sync(c.target())
+	return "", errors.Join(displaced(err), e.sync(c.target()))
 }
 
 // empty moves the displaced bytes of a row from the trash to its slot, unless they are there: a reverse that is killed
