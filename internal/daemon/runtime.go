@@ -17,6 +17,7 @@ func (d *Daemon) runtime(key []byte) (tools.Handler, error) {
 	own.Write([]byte("arguments of operations"))
 	worker, err := work.New(work.Config{
 		DB: d.db, Key: own.Sum(nil), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
+		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values,
 		Disabled: []work.Toolset{work.SetCommands, work.SetVerified, work.SetExtensions},
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ const (
 	Era       = "era"
 	Lane      = "lane"
 	Method    = "method"
+	Operation = "operation"
 	Orphans   = "orphans_killed" // true: a process group outlived its supervisor
 	Path      = "path"
 	Pid       = "pid"

@@ -91,6 +91,12 @@ func (s *Service) fitted(ctx context.Context, tx store.Tx, t *turn, a operation.
 	return a, nil
 }
 
+// digest is the SHA-256 of bytes in hex.
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
 // head is the beginning of some text, cut between characters.
 func head(b []byte, n int) string {
 	if len(b) <= n {

@@ -37,12 +37,16 @@ type tool struct {
 	Tool
 	mutates bool
 	class   operation.Class
-	secret  []string // arguments whose values are never stored
+	secret  []string         // arguments whose values are never stored
 	reads   func(*turn) bool // of a tool that mutates: this call of it changes nothing
 
 	read   func(context.Context, *Service, *turn) (any, error)
 	change func(context.Context, *Service, store.Tx, *turn) (any, error)
 	begin  func(context.Context, *Service, *turn) (effect, error)
+	// recover carries an effect to its end that an earlier daemon has begun, or clears away what was staged for one that is
+	// only claimed. A *operation.Refusal is how it ended; any other error, that nothing could be decided. settle, which may
+	// be nil, comes after the record.
+	recover func(context.Context, *Service, *turn) (data any, settle func(), err error)
 }
 
 // changes says whether a call is one for the ledger.
@@ -57,6 +61,8 @@ type effect interface {
 	// run lets it happen. A *operation.Refusal with the outcome unknown means that nobody knows how it ended; every other
 	// error, that nothing is left of it.
 	run(context.Context) (any, error)
+	// settle clears away what is needed no more once the end is recorded.
+	settle(context.Context)
 }
 
 // Tools are the tools of a deployment, in a fixed order.
@@ -94,5 +100,13 @@ func catalogue() []tool {
 			Name: "read_result", Set: SetSession, ReadOnly: true, Args: ReadResult{},
 			Description: "Read a result that was too large for its answer, by the ref it has in result_ref: a window of bytes, the tail, or the lines that match an expression.",
 		}, read: readResult},
+		{Tool: Tool{
+			Name: "read_file", Set: SetFiles, ReadOnly: true, Args: ReadFile{},
+			Description: "Read windows of files: text with line and byte places, the hash of the whole file, its encoding and line ends. path alone is enough; next continues exactly where the answer ended.",
+		}, read: readFile},
+		{Tool: Tool{
+			Name: "edit_files", Set: SetFiles, Args: EditFiles{},
+			Description: "Create, change and rename files in one batch: all edits happen or none, also in a crash. An update needs expect_sha256 from a read. Each edit takes one of replacements, range, append, content and content_base64. dry_run shows what would happen.",
+		}, mutates: true, class: operation.FS, reads: editRehearses, read: rehearseEdit, begin: beginEdit, recover: recoverEdit},
 	}
 }

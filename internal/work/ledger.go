@@ -204,11 +204,11 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	}
 	crash.Point("op.dispatch.after")
 	data, err := e.run(ctx)
-	return s.finish(ctx, t, data, err)
+	return s.finish(ctx, t, data, err, func() { e.settle(ctx) })
 }
 
 // finish records how an effect ended. A record that cannot be written leaves the operation begun: its recovery records it.
-func (s *Service) finish(ctx context.Context, t *turn, data any, effect error) operation.Answer {
+func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, settle func()) operation.Answer {
 	state := operation.Succeeded
 	a := s.answer(ctx, t, data, effect)
 	switch {
@@ -232,6 +232,9 @@ func (s *Service) finish(ctx context.Context, t *turn, data any, effect error) o
 	if err != nil {
 		return s.answer(ctx, t, nil, operation.Refuse(operation.StoreDegraded, "%s was carried out, and that could not be written down yet", t.op.ID).
 			Retrying(fault.AfterWait).Ending(operation.OutcomeInProgress))
+	}
+	if settle != nil {
+		settle()
 	}
 	a.Operation = t.op.Standing(false)
 	return a

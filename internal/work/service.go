@@ -23,12 +23,17 @@ import (
 
 // Config is what a Service needs. Everything is required but Disabled.
 type Config struct {
-	DB       store.DB
-	Key      []byte // makes digests of arguments; the same in every daemon of this home
-	IDs      *id.Source
-	Now      func() time.Time
-	Log      *slog.Logger
-	Disabled []Toolset // their tools are not listed and answer TOOL_DISABLED
+	DB  store.DB
+	Key []byte // makes digests of arguments; the same in every daemon of this home
+	IDs *id.Source
+	Now func() time.Time
+	Log *slog.Logger
+	// State is the state directory, Own all files and directories of the product, Home that of the user.
+	State    string
+	Own      []string
+	Home     string
+	Redact   func(string) string // takes the values of secrets out of text
+	Disabled []Toolset           // their tools are not listed and answer TOOL_DISABLED
 }
 
 // Service carries out calls.
@@ -47,6 +52,8 @@ func New(c Config) (*Service, error) {
 	switch {
 	case c.DB == nil || c.IDs == nil || c.Now == nil || c.Log == nil:
 		return nil, errors.New("work: Config.DB, Config.IDs, Config.Now and Config.Log are required")
+	case c.State == "" || c.Home == "" || c.Redact == nil:
+		return nil, errors.New("work: Config.State, Config.Home and Config.Redact are required")
 	case len(c.Key) < 32:
 		return nil, errors.New("work: Config.Key has less than 32 bytes")
 	}

@@ -45,6 +45,7 @@ func (d *desk) start(t *testing.T, db store.DB, more ...tool) {
 	now := func() time.Time { return time.Unix(0, d.clock.Load()).UTC() }
 	s, err := New(Config{
 		DB: db, Key: []byte(strings.Repeat("k", 32)), IDs: id.NewSource(now, rand.NewChaCha8([32]byte{1})), Now: now, Log: slog.New(slog.DiscardHandler),
+		State: t.TempDir(), Home: "/home/dev", Redact: func(s string) string { return s },
 		Disabled: []Toolset{SetCommands},
 	})
 	if err != nil {
@@ -131,7 +132,8 @@ func (p *probe) stage(context.Context) (any, error) {
 	}
 	return map[string]string{"staged": "yes"}, nil
 }
-func (p *probe) drop() {}
+func (p *probe) drop()                  {}
+func (p *probe) settle(context.Context) {}
 func (p *probe) run(context.Context) (any, error) {
 	if p.held != nil {
 		<-p.held

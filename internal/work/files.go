@@ -1,0 +1,281 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/policy"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/text"
+	"mcpx/internal/tree"
+)
+
+// target is the directory that a call acts on, opened.
+type target struct {
+	place
+	root *tree.Root
+}
+
+// at finds and opens the target of a call.
+func (s *Service) at(ctx context.Context, t *turn, path string, act session.Act) (*target, error) {
+	var p place
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		p, err = s.locate(ctx, r, t, path, act)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if act == session.ActChange {
+		if err := p.project.Usable(); err != nil {
+			return nil, err
+		}
+	}
+	t.op.Project = p.project.ID
+	if p.session != nil {
+		t.op.Session = p.session.ID
+	}
+	return s.open(p)
+}
+
+func (s *Service) open(p place) (*target, error) {
+	root, err := tree.Open(p.project.Path, tree.Options{Areas: s.cfg.Own, ByPath: p.project.By == session.ByPath})
+	if err != nil {
+		return nil, problem(err)
+	}
+	return &target{place: p, root: root}, nil
+}
+
+func (x *target) close() { _ = x.root.Close() } // it was only read from
+
+// resolve says where a path leads, when the policy lets it be reached. What is denied is denied before anything of it is
+// told.
+func (s *Service) resolve(x *target, path string, a tree.Access) (*tree.Place, error) {
+	p, err := x.root.Resolve(path, a)
+	if err != nil {
+		return nil, problem(err)
+	}
+	access := policy.AccessRead
+	if a == tree.Write {
+		access = policy.AccessWrite
+	}
+	if err := s.judge(x, p.Seen, access); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// judge asks the policy about an entry.
+func (s *Service) judge(x *target, e tree.Seen, access policy.Access) error {
+	v := s.verdict(x, e, access)
+	if v.Decision != policy.Deny {
+		return nil
+	}
+	r := operation.Refuse("FILE_DENIED", "%s", v.Reason).Retrying(fault.Never).With("rule", v.Rule).With("path", e.Path)
+	if v.Setting != "" {
+		return r.With("setting", v.Setting)
+	}
+	return r
+}
+
+func (s *Service) verdict(x *target, e tree.Seen, access policy.Access) policy.FileVerdict {
+	return policy.JudgeFile(policy.File{Path: filepath.Join(x.root.Path(), e.Path), Exists: e.Kind != tree.Absent, Dir: e.Kind == tree.Directory, Folds: e.Folds},
+		access, policy.Place{Target: x.root.Path(), Home: s.cfg.Home, Own: s.cfg.Own}, policy.FileRules{})
+}
+
+// problem makes the refusal of what the file system or the text refused.
+func problem(err error) error {
+	if p, ok := errors.AsType[*tree.Problem](err); ok {
+		r := operation.Refuse(operation.Code(p.Code), "%s", p.Message)
+		r.Details = p.Details
+		switch p.Code {
+		case tree.ContestedCode:
+			return r.Retrying(fault.Never).Ending(operation.OutcomeUnclear)
+		case tree.FileBusy:
+			return r.Retrying(fault.AfterWait)
+		case tree.FileDenied:
+			return r.Retrying(fault.Never)
+		case tree.Internal:
+			return r.Retrying(fault.SameID)
+		}
+		return r
+	}
+	if p, ok := errors.AsType[*text.Problem](err); ok {
+		r := operation.Refuse(operation.Code(p.Code), "%s", p.Message)
+		r.Details = p.Details
+		return r
+	}
+	return err
+}
+
+// In is what tools about files take beside their own arguments.
+type In struct {
+	Session string `json:"remote_session_id,omitempty" jsonschema:"the session; without it path is absolute"`
+}
+
+// Window is a part of a file.
+type Window struct {
+	Path     string `json:"path,omitempty" jsonschema:"relative to the project, or absolute"`
+	FromLine int    `json:"from_line,omitempty" jsonschema:"first line, 1-based; 1 without it"`
+	Lines    int    `json:"lines,omitempty" jsonschema:"1 to 5000; 400 without it"`
+	FromByte *int64 `json:"from_byte,omitempty" jsonschema:"instead of lines: first byte, 0-based"`
+	Bytes    int    `json:"bytes,omitempty" jsonschema:"with from_byte: 1 to 20000; 16000 without it"`
+	As       string `json:"as,omitempty" jsonschema:"text or base64; text without it"`
+	IfSHA256 string `json:"if_sha256,omitempty" jsonschema:"answers unchanged, without text, when the file has this hash"`
+}
+
+// ReadFile are the arguments of read_file.
+type ReadFile struct {
+	In
+	Window
+	Items    []Window `json:"items,omitempty" jsonschema:"instead of one window: up to 20"`
+	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"of all items together, 1 to 20000; 16000 without it"`
+}
+
+const (
+	maxItems   = 20
+	usualLines = 400
+	mostLines  = 5000
+	// maxRead bounds a file that is read for a window, in bytes: it is looked at whole, for its hash and its lines.
+	maxRead = 64 << 20
+)
+
+// fileWindow is what is told about a window.
+type fileWindow struct {
+	Path      string `json:"path"`
+	SHA256    string `json:"sha256,omitempty"`
+	Unchanged bool   `json:"unchanged,omitempty"`
+	*text.Facts
+	FromLine  int                `json:"from_line,omitempty"`
+	ToLine    int                `json:"to_line,omitempty"`
+	FromByte  *int64             `json:"from_byte,omitempty"`
+	ToByte    *int64             `json:"to_byte,omitempty"`
+	Text      *string            `json:"text,omitempty"`
+	Base64    []byte             `json:"base64,omitempty"`
+	Continues bool               `json:"line_continues,omitempty"`
+	More      bool               `json:"more"`
+	Next      map[string]any     `json:"next,omitempty"`
+	Error     *operation.Refusal `json:"error,omitempty"`
+}
+
+func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
+	var in ReadFile
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	items := in.Items
+	single := len(items) == 0
+	if single {
+		if in.Path == "" {
+			return nil, operation.Refuse(operation.ArgumentInvalid, "give path or items")
+		}
+		items = []Window{in.Window}
+	}
+	if len(items) > maxItems {
+		return nil, operation.Refuse(operation.LimitExceeded, "%d items are too many for one call", len(items)).With("limit", maxItems).With("value", len(items))
+	}
+	x, err := s.at(ctx, t, items[0].Path, session.ActRead)
+	if err != nil {
+		return nil, err
+	}
+	defer x.close()
+	budget := windowUsual
+	if in.MaxBytes > 0 {
+		budget = min(in.MaxBytes, windowMost)
+	}
+	var out []fileWindow
+	for _, one := range items {
+		w, err := s.readWindow(ctx, x, one, budget)
+		if err != nil && single {
+			return nil, err
+		}
+		if err != nil { // one item never fails the others
+			w = fileWindow{Path: one.Path, Error: s.refusalOf(ctx, t, err)}
+		}
+		if w.Text != nil {
+			budget -= len(*w.Text)
+		}
+		budget -= len(w.Base64)
+		out = append(out, w)
+	}
+	if !single {
+		return struct {
+			Items []fileWindow `json:"items"`
+		}{out}, nil
+	}
+	answer := outcome{data: out[0]}
+	if next := out[0].Next; next != nil {
+		args := map[string]any{"path": out[0].Path}
+		if in.Session != "" {
+			args["remote_session_id"] = in.Session
+		}
+		if in.As != "" {
+			args["as"] = in.As
+		}
+		for name, value := range next {
+			args[name] = value
+		}
+		answer.next = []operation.Next{{Tool: "read_file", Args: args, Why: "the rest"}}
+	}
+	return answer, nil
+}
+
+func (s *Service) readWindow(ctx context.Context, x *target, in Window, budget int) (fileWindow, error) {
+	p, err := s.resolve(x, in.Path, tree.Read)
+	if err != nil {
+		return fileWindow{}, err
+	}
+	defer p.Close()
+	c, err := p.Read(ctx, maxRead)
+	if err != nil {
+		return fileWindow{}, problem(err)
+	}
+	out := fileWindow{Path: p.Path, SHA256: c.SHA256}
+	if in.IfSHA256 == c.SHA256 {
+		out.Unchanged = true
+		return out, nil
+	}
+	f := text.Parse(c.Data)
+	var w *text.Window
+	size := windowUsual
+	if in.Bytes > 0 {
+		size = min(in.Bytes, windowMost)
+	}
+	switch {
+	case in.As == "base64":
+		var from int64
+		if in.FromByte != nil {
+			from = *in.FromByte
+		}
+		w, err = f.RawWindow(from, size, budget)
+	case in.As != "" && in.As != "text":
+		return out, operation.Refuse(operation.ArgumentInvalid, "%.32q is no form; text and base64 are", in.As)
+	case in.FromByte != nil:
+		w, err = f.ByteWindow(*in.FromByte, size, budget)
+	default:
+		from, lines := max(in.FromLine, 1), usualLines
+		if in.Lines > 0 {
+			lines = min(in.Lines, mostLines)
+		}
+		w, err = f.LineWindow(from, lines, budget)
+	}
+	if err != nil {
+		return out, problem(err)
+	}
+	out.Facts = &f.Facts
+	out.FromByte, out.ToByte, out.More, out.Continues = &w.FromByte, &w.ToByte, w.More, w.LineContinues
+	if w.Next != nil {
+		out.Next = w.Next.Args()
+	}
+	if in.As == "base64" {
+		out.Base64 = w.Raw
+		return out, nil
+	}
+	shown := s.cfg.Redact(w.Text)
+	out.Text, out.FromLine, out.ToLine = &shown, w.FromLine, w.ToLine
+	return out, nil
+}

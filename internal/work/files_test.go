@@ -1,0 +1,209 @@
+package work
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+)
+
+// shop is a desk with a project on the disk and a session on it.
+type shop struct {
+	*desk
+	root, session string
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "shop")
+	for name, content := range map[string]string{
+		"README.md": "one\ntwo\nthree\n", "notes.txt": "a\r\nb\r\n", "src/main.go": "package main\n", ".env": "TOKEN=canary-1234567\n", "certs/site.pub": "public\n", "docs/guide.md": "guide\n", ".git/config": "",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc", filepath.Join(root, "link-out")); err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{desk: newDesk(t), root: root}
+	s.project(t, "shop", root)
+	s.session = read[struct {
+		Session struct {
+			ID string `json:"remote_session_id"`
+		}
+	}](t, s.call(t, "session", `{"action":"open","project":"shop","operation_id":"open-shop"}`)).Session.ID
+	return s
+}
+
+// do calls a tool in the session.
+func (s *shop) do(t *testing.T, tool, format string, args ...any) operation.Answer {
+	t.Helper()
+	return s.call(t, tool, "%s", fmt.Sprintf(`{"remote_session_id":%q,`, s.session)+fmt.Sprintf(format, args...)+"}")
+}
+
+func (s *shop) file(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+type shownFile struct {
+	SHA256     string
+	Text       *string
+	LinesTotal int `json:"lines_total"`
+	More       bool
+	EOL        struct{ Style string }
+	Error      *operation.Refusal
+}
+
+func TestRT31PathAlone(t *testing.T) {
+	s := newShop(t)
+	f := read[shownFile](t, s.do(t, "read_file", `"path":"README.md"`))
+	if f.Text == nil || *f.Text != "one\ntwo\nthree\n" || f.LinesTotal != 3 || f.More || f.SHA256 != digest([]byte("one\ntwo\nthree\n")) {
+		t.Errorf("%+v", f)
+	}
+	absolute := s.call(t, "read_file", `{"path":%q}`, filepath.Join(s.root, "README.md"))
+	if g := read[shownFile](t, absolute); g.SHA256 != f.SHA256 {
+		t.Errorf("by its absolute path: %+v", g)
+	}
+	refused(t, s.call(t, "read_file", `{"path":"README.md"}`), operation.ProjectRequired, fault.AfterFix)
+}
+
+func TestRT33CRLF(t *testing.T) {
+	f := read[shownFile](t, newShop(t).do(t, "read_file", `"path":"notes.txt"`))
+	if *f.Text != "a\nb\n" || f.EOL.Style != "crlf" || f.SHA256 != digest([]byte("a\r\nb\r\n")) {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestRT36Items(t *testing.T) {
+	s := newShop(t)
+	a := s.do(t, "read_file", `"items":[{"path":"README.md"},{"path":"gone"},{"path":".env"},{"path":"notes.txt","lines":1}]`)
+	got := read[struct{ Items []shownFile }](t, a).Items
+	if len(got) != 4 || got[0].Text == nil || got[1].Error.Code != operation.NotFound || got[2].Error.Code != "FILE_DENIED" || *got[3].Text != "a\n" || !got[3].More {
+		t.Errorf("%+v", got)
+	}
+	many := strings.TrimSuffix(strings.Repeat(`{"path":"README.md"},`, 21), ",")
+	refused(t, s.do(t, "read_file", `"items":[%s]`, many), operation.LimitExceeded, fault.AfterFix)
+}
+
+func TestRT39Escapes(t *testing.T) {
+	s := newShop(t)
+	for _, path := range []string{"../x", "/etc/passwd", "link-out/passwd", "src/../../x", "/proc/self/root/etc/passwd", "link-out"} {
+		for _, call := range []string{fmt.Sprintf(`"path":%q`, path), fmt.Sprintf(`"path":%q,"as":"base64"`, path)} {
+			a := s.do(t, "read_file", "%s", call)
+			raw, _ := json.Marshal(a)
+			if a.Refusal == nil || strings.Contains(string(raw), "root:") || strings.Contains(string(raw), "sha256") || strings.Contains(string(raw), "size") {
+				t.Errorf("%s: %s", path, raw)
+			}
+		}
+		a := s.do(t, "edit_files", `"operation_id":"op-%d","edits":[{"path":%q,"op":"create","content":"x"}]`, 10000+len(path), path)
+		if a.Refusal == nil {
+			t.Errorf("%s was written: %+v", path, a)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(s.root), "x")); err == nil {
+		t.Error("a file outside of the project was made")
+	}
+}
+
+func TestRT40DeniedFile(t *testing.T) {
+	s := newShop(t)
+	a := s.do(t, "read_file", `"path":".env"`)
+	refused(t, a, "FILE_DENIED", fault.Never)
+	raw, _ := json.Marshal(a)
+	if a.Refusal.Details["rule"] != "file.secret" || a.Refusal.Details["setting"] == nil || strings.Contains(string(raw), "canary") {
+		t.Errorf("%s", raw)
+	}
+	refused(t, s.do(t, "edit_files", `"operation_id":"op-00001","edits":[{"path":".env","op":"create","content":"x"}]`), "FILE_DENIED", fault.Never)
+}
+
+func TestEditBatch(t *testing.T) {
+	s := newShop(t)
+	sum := func(name string) string { return digest([]byte(s.file(t, name))) }
+	call := fmt.Sprintf(`"operation_id":"op-00001","edits":[
+		{"path":"README.md","expect_sha256":%q,"replacements":[{"old":"two","new":"2"}]},
+		{"path":"notes.txt","expect_sha256":%q,"append":"c"},
+		{"path":"new/deep/file.txt","op":"create","content":"hello\n"},
+		{"path":"src/main.go","op":"rename","to":"src/app.go","expect_sha256":%q}]`, sum("README.md"), sum("notes.txt"), sum("src/main.go"))
+	dry := s.do(t, "edit_files", "%s", strings.Replace(call, `"operation_id":"op-00001"`, `"dry_run":true`, 1)) // RT-57
+	if !dry.OK || s.file(t, "README.md") != "one\ntwo\nthree\n" || len(s.operations(t)) != 1 {
+		t.Fatalf("the rehearsal: %+v", dry)
+	}
+	first := s.do(t, "edit_files", "%s", call)
+	if !first.OK {
+		t.Fatalf("%+v: %v", first, first.Refusal)
+	}
+	for name, want := range map[string]string{"README.md": "one\n2\nthree\n", "notes.txt": "a\r\nb\r\nc", "new/deep/file.txt": "hello\n", "src/app.go": "package main\n"} {
+		if got := s.file(t, name); strings.TrimSuffix(got, "\r\n") != want && got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.root, "src/main.go")); err == nil {
+		t.Error("the old name is there")
+	}
+	dryFiles, files := read[edited](t, dry), read[edited](t, first)
+	for i := range files.Files {
+		if dryFiles.Files[i].After != files.Files[i].After {
+			t.Errorf("the rehearsal said %+v, it became %+v", dryFiles.Files[i], files.Files[i])
+		}
+	}
+	s.start(t, s.db) // another daemon
+	again := s.do(t, "edit_files", "%s", call)
+	if !again.Operation.Replayed || string(again.Data) != string(first.Data) { // RT-64
+		t.Errorf("again: %+v", again)
+	}
+	refused(t, s.do(t, "edit_files", `"operation_id":"op-00001","edits":[{"path":"other","op":"create","content":""}]`), operation.OperationIDReused, fault.NewID)
+}
+
+func TestRT47To54Refusals(t *testing.T) {
+	s := newShop(t)
+	sum := digest([]byte("one\ntwo\nthree\n"))
+	for name, c := range map[string]struct {
+		edit string
+		code operation.Code
+	}{
+		"RT-47 create what exists":    {`{"path":"README.md","op":"create","content":"x"}`, operation.Exists},
+		"RT-48 without a hash":        {`{"path":"README.md","content":"x"}`, "REVISION_REQUIRED"},
+		"RT-48 with an old hash":      {`{"path":"README.md","content":"x","expect_sha256":"00"}`, "STALE_REVISION"},
+		"RT-49 nothing to change":     {fmt.Sprintf(`{"path":"README.md","expect_sha256":%q}`, sum), "EDIT_EMPTY"},
+		"RT-52 more than one":         {fmt.Sprintf(`{"path":"README.md","expect_sha256":%q,"replacements":[{"old":"t","new":""}]}`, sum), "MATCH_COUNT"},
+		"RT-52 none":                  {fmt.Sprintf(`{"path":"README.md","expect_sha256":%q,"replacements":[{"old":"four","new":""}]}`, sum), "MATCH_NOT_FOUND"},
+		"RT-53 twice in a batch":      {`{"path":"a","op":"create","content":"x"},{"path":"a","op":"create","content":"x"}`, "DUPLICATE_PATH"},
+		"RT-53 out of bounds":         {fmt.Sprintf(`{"path":"README.md","expect_sha256":%q,"range":{"from_line":9,"to_line":9,"text":""}}`, sum), "RANGE_OUT_OF_BOUNDS"},
+		"RT-54 the second is invalid": {`{"path":"b","op":"create","content":"x"},{"path":"gone","content":"x","expect_sha256":"00"}`, operation.NotFound},
+		"RT-60 hooks":                 {`{"path":"./docs/../.git/hooks/x","op":"create","content":"x"}`, "FILE_DENIED"},
+		"RT-63 delete":                {`{"path":"README.md","op":"delete"}`, "REMOVE_NOT_HERE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := s.do(t, "edit_files", `"operation_id":"op-00001","edits":[%s]`, c.edit)
+			if a.Refusal == nil || a.Refusal.Code != c.code {
+				t.Errorf("%+v: %v", a, a.Refusal)
+			}
+			if a.Refusal != nil && a.Refusal.Details["edit"] == nil {
+				t.Error("it does not say which edit")
+			}
+		})
+	}
+	if s.file(t, "README.md") != "one\ntwo\nthree\n" {
+		t.Error("a refusal changed the file")
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, err := os.Stat(filepath.Join(s.root, name)); err == nil {
+			t.Errorf("a refused batch made %s", name)
+		}
+	}
+}

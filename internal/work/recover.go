@@ -1,0 +1,120 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+
+	"mcpx/internal/key"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/tree"
+)
+
+// Recover carries what an earlier daemon has begun to its end, by what is on the disk (durable-work.md section 9, C3 to
+// C10). It is called before anybody can call a tool. What cannot be decided now stays as it is, and is tried again at the
+// next start.
+func (s *Service) Recover(ctx context.Context) error {
+	open, err := s.unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, o := range open {
+		if err := s.recoverOne(ctx, o); err != nil {
+			s.cfg.Log.LogAttrs(ctx, slog.LevelError, "an operation of an earlier daemon could not be decided", slog.String(key.Operation, o.ID), slog.Any(key.Cause, err))
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+func (s *Service) unfinished(ctx context.Context) ([]operation.Operation, error) {
+	var all []operation.Operation
+	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
+		list := operation.ListOperations{States: []operation.State{operation.Claimed, operation.Dispatched}}
+		for {
+			page, err := r.Operations(ctx, list)
+			if err != nil {
+				return err
+			}
+			all = append(all, page...)
+			if len(page) < list.PageLimit() {
+				return nil
+			}
+			list.Before = page[len(page)-1].Seq
+		}
+	})
+	return all, err
+}
+
+func (s *Service) recoverOne(ctx context.Context, o operation.Operation) error {
+	tool := s.tools[o.Tool]
+	if tool == nil || tool.recover == nil {
+		return nil // of a tool of another version: its row says where it stands
+	}
+	t := &turn{Call: Call{Tool: o.Tool, Principal: o.Namespace, Channel: "recovery"}, tool: tool, op: o}
+	data, settle, err := tool.recover(ctx, s, t)
+	if o.State == operation.Claimed {
+		return err // never begun: the same call goes on with the claim
+	}
+	if err != nil {
+		if _, decided := errors.AsType[*operation.Refusal](err); !decided {
+			return err
+		}
+	}
+	t.op.Recovery = true
+	s.finish(ctx, t, data, err, settle)
+	return nil
+}
+
+// recoverEdit carries a batch to its end, or clears away what was staged for one that never began.
+func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, settle func(), err error) {
+	var p place
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		p.project, err = r.ProjectByID(ctx, session.ByID{ID: t.op.Project})
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := s.open(p)
+	if err != nil {
+		return nil, nil, undecided(err)
+	}
+	area, err := x.root.Area(s.cfg.State)
+	if err != nil {
+		x.close()
+		return nil, nil, undecided(err)
+	}
+	closing := func() { _ = errors.Join(area.Close(), x.root.Close()) } // what was written is flushed
+	if t.op.State == operation.Claimed {
+		defer closing()
+		return nil, nil, undecided(area.Discard(batchID(t.op)))
+	}
+	var e editEvidence
+	if err := json.Unmarshal(t.op.Evidence, &e); err != nil {
+		closing()
+		return nil, nil, err
+	}
+	o, err := x.root.Recover(ctx, area, e.Batch, tree.Conditions{})
+	if err != nil {
+		closing()
+		return nil, nil, undecided(err)
+	}
+	data, err = batchEnd(e.Answer, o)
+	return data, func() {
+		defer closing()
+		s.cleared(ctx, x.root.Finish(ctx, area, e.Batch))
+	}, err
+}
+
+// undecided hides that an error is a refusal: a disk that does not answer decides nothing about an operation.
+func undecided(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(err.Error())
+}
