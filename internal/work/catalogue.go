@@ -89,6 +89,10 @@ func catalogue() []tool {
 			Description: "Durable sessions: open one on a project, attach to one again from any client, list them, hand one over by a token that works once, close one. Pass remote_session_id to the other tools. open, handoff, close and attach with a token take operation_id.",
 		}, mutates: true, class: operation.DB, reads: sessionReads, read: sessionRead, change: sessionChange},
 		{Tool: Tool{
+			Name: "plan", Set: SetSession, Args: Plan{},
+			Description: "The task list of a session, with evidence: create it, move tasks on, change its shape, deliver it. Completing a task needs evidence that can be checked. deliver answers every check and changes nothing while one fails.",
+		}, mutates: true, class: operation.DB, reads: planReads, read: planRead, change: planChange},
+		{Tool: Tool{
 			Name: "operation_status", Set: SetSession, ReadOnly: true, Args: OperationStatus{},
 			Description: "What became of an operation: where it stands, and its recorded answer once it has ended. Waits up to wait_ms for the end.",
 		}, read: operationStatus},

@@ -334,7 +334,7 @@ func (e *edit) stage(ctx context.Context) (any, error) {
 		return nil, problem(err)
 	}
 	e.answer.Batch = e.id
-	return editEvidence{Project: e.at.project.ID, Batch: e.batch, Answer: e.answer}, nil
+	return editEvidence{Project: e.at.Project.ID, Batch: e.batch, Answer: e.answer}, nil
 }
 
 func (e *edit) drop() {

@@ -16,13 +16,13 @@ import (
 
 // target is the directory that a call acts on, opened.
 type target struct {
-	place
+	session.Admission
 	root *tree.Root
 }
 
 // at finds and opens the target of a call.
 func (s *Service) at(ctx context.Context, t *turn, path string, act session.Act) (*target, error) {
-	var p place
+	var p session.Admission
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		p, err = s.locate(ctx, r, t, path, act)
 		return err
@@ -30,24 +30,16 @@ func (s *Service) at(ctx context.Context, t *turn, path string, act session.Act)
 	if err != nil {
 		return nil, err
 	}
-	if act == session.ActChange {
-		if err := p.project.Usable(); err != nil {
-			return nil, err
-		}
-	}
-	t.op.Project = p.project.ID
-	if p.session != nil {
-		t.op.Session = p.session.ID
-	}
+	t.op.Project, t.op.Session = p.Project.ID, p.Session.ID
 	return s.open(p)
 }
 
-func (s *Service) open(p place) (*target, error) {
-	root, err := tree.Open(p.project.Path, tree.Options{Areas: s.cfg.Own, ByPath: p.project.By == session.ByPath})
+func (s *Service) open(p session.Admission) (*target, error) {
+	root, err := tree.Open(p.Project.Path, tree.Options{Areas: s.cfg.Own, ByPath: p.Project.By == session.ByPath})
 	if err != nil {
 		return nil, problem(err)
 	}
-	return &target{place: p, root: root}, nil
+	return &target{Admission: p, root: root}, nil
 }
 
 func (x *target) close() { _ = x.root.Close() } // it was only read from
@@ -114,6 +106,7 @@ func problem(err error) error {
 
 // In is what tools about files take beside their own arguments.
 type In struct {
+	Activity
 	Session string `json:"remote_session_id,omitempty" jsonschema:"the session; without it path is absolute"`
 }
 

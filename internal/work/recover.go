@@ -72,9 +72,9 @@ func (s *Service) recoverOne(ctx context.Context, o operation.Operation) error {
 
 // recoverEdit carries a batch to its end, or clears away what was staged for one that never began.
 func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, settle func(), err error) {
-	var p place
+	var p session.Admission
 	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		p.project, err = r.ProjectByID(ctx, session.ByID{ID: t.op.Project})
+		p.Project, err = r.ProjectByID(ctx, session.ByID{ID: t.op.Project})
 		return err
 	})
 	if err != nil {

@@ -142,6 +142,15 @@ func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
 		return refusal(operation.Refuse(operation.ArgumentInvalid, "%s", err))
 	}
 	t := &turn{Call: c, tool: tool, args: args}
+	warnings := s.note(ctx, t)
+	a = s.dispatch(ctx, t)
+	a.Warnings = append(a.Warnings, warnings...)
+	return a
+}
+
+// dispatch takes a call its way.
+func (s *Service) dispatch(ctx context.Context, t *turn) operation.Answer {
+	tool := t.tool
 	if tool.changes(t) {
 		return s.operate(ctx, t)
 	}

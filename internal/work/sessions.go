@@ -18,6 +18,7 @@ import (
 // Session are the arguments of session.
 type Session struct {
 	ID
+	Activity
 	Action  string `json:"action" jsonschema:"open, attach, list, handoff or close"`
 	Session string `json:"remote_session_id,omitempty" jsonschema:"attach, handoff, close: the session"`
 	Project string `json:"project,omitempty" jsonschema:"open: name, id or path of a project"`
@@ -25,6 +26,7 @@ type Session struct {
 	Label   string `json:"label,omitempty" jsonschema:"open: what the session is for, at most 120 characters"`
 	Role    string `json:"role,omitempty" jsonschema:"handoff: editor, approver or viewer; viewer without it"`
 	TTL     int    `json:"ttl_s,omitempty" jsonschema:"handoff: seconds, 60 to 86400; 600 without it"`
+	Query   string `json:"query,omitempty" jsonschema:"list: text in label, project or id"`
 	State   string `json:"state,omitempty" jsonschema:"list: open, closed or all; open without it"`
 	Cursor  string `json:"cursor,omitempty" jsonschema:"list: next_cursor of the page before"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"list: 1 to 100; 20 without it"`
@@ -48,14 +50,11 @@ func sessionRead(ctx context.Context, s *Service, t *turn) (any, error) {
 			out, err = s.listSessions(ctx, r, t.Principal, in)
 			return err
 		case "attach":
-			found, role, err := s.sessionOf(ctx, r, t.Principal, in.Session)
-			if err == nil {
-				err = session.Check(session.CheckRequest{Session: found, Role: role, Act: session.ActRead})
-			}
+			a, err := session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActRead})
 			if err != nil {
 				return err
 			}
-			out, err = s.attached(ctx, r, found, role)
+			out, err = s.attached(ctx, r, a)
 			return err
 		}
 		return operation.Refuse(operation.ArgumentInvalid, "%.32q is no action; open, attach, list, handoff and close are", in.Action)
@@ -74,13 +73,11 @@ func sessionChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, 
 	case "attach":
 		return s.redeem(ctx, tx, t, in)
 	}
-	found, role, err := s.sessionOf(ctx, tx, t.Principal, in.Session)
-	if err == nil {
-		err = session.Check(session.CheckRequest{Session: found, Role: role, Act: session.ActShare})
-	}
+	a, err := session.Admit(ctx, tx, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActShare})
 	if err != nil {
 		return nil, err
 	}
+	found := a.Session
 	t.op.Session, t.op.Project = found.ID, found.Project
 	if in.Action == "handoff" {
 		return s.handOver(ctx, tx, t, in, found)
@@ -105,24 +102,19 @@ func sessionChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, 
 }
 
 func (s *Service) openSession(ctx context.Context, tx store.Tx, t *turn, in Session) (any, error) {
-	projects, err := session.AllProjects(ctx, tx, false)
-	if err != nil {
-		return nil, err
-	}
-	grants, err := session.AllGrants(ctx, tx, session.ListGrants{Principal: t.Principal})
-	if err != nil {
-		return nil, err
-	}
 	if in.Project == "" {
-		return nil, projectRequired(projects, grants, t.Principal)
+		mine, err := session.Projects(ctx, tx, t.Principal)
+		if err != nil {
+			return nil, err
+		}
+		return nil, projectRequired(mine)
 	}
-	p, ok := session.FindProject(projects, in.Project)
-	role := session.RoleOn(p.ID, t.Principal, grants)
-	if !ok || role == "" {
-		return nil, session.UnknownProject(in.Project)
+	a, err := session.AdmitProject(ctx, tx, session.AdmitProjectRequest{Project: in.Project, Principal: t.Principal, Act: session.ActRead})
+	if err != nil {
+		return nil, err
 	}
 	one, err := session.OpenSession(session.OpenRequest{
-		ID: s.cfg.IDs.New(id.Session), Principal: t.Principal, Role: role, Project: p, Label: in.Label, Now: s.cfg.Now(),
+		ID: s.cfg.IDs.New(id.Session), Principal: t.Principal, Role: a.Role, Project: a.Project, Label: in.Label, Now: s.cfg.Now(),
 	})
 	if err != nil {
 		return nil, err
@@ -130,11 +122,12 @@ func (s *Service) openSession(ctx context.Context, tx store.Tx, t *turn, in Sess
 	if err := tx.PutRemoteSession(ctx, session.PutSession{Session: one}); err != nil {
 		return nil, err
 	}
-	t.op.Session, t.op.Project = one.ID, p.ID
-	if err := s.tell(ctx, tx, t, event.SessionOpened, "a session was opened on "+p.Name); err != nil {
+	t.op.Session, t.op.Project = one.ID, a.Project.ID
+	if err := s.tell(ctx, tx, t, event.SessionOpened, "a session was opened on "+a.Project.Name); err != nil {
 		return nil, err
 	}
-	return s.attached(ctx, tx, one, role)
+	a.Session = one
+	return s.attached(ctx, tx, a)
 }
 
 // handOver makes a token. The recorded answer holds none: the token follows from the id, and a retry shows it while it
@@ -219,11 +212,11 @@ func (s *Service) redeem(ctx context.Context, tx store.Tx, t *turn, in Session) 
 	if err := s.tell(ctx, tx, t, event.SessionRedeemed, "somebody came in by a hand-over as "+string(h.Role)); err != nil {
 		return nil, err
 	}
-	_, role, err := s.sessionOf(ctx, tx, t.Principal, found.ID)
+	a, err := session.Admit(ctx, tx, session.AdmitRequest{Session: found.ID, Principal: t.Principal, Act: session.ActRead})
 	if err != nil {
 		return nil, err
 	}
-	return s.attached(ctx, tx, found, role)
+	return s.attached(ctx, tx, a)
 }
 
 // tell writes one event about the session of a turn.
@@ -251,19 +244,17 @@ type sessionShown struct {
 	Used    string        `json:"last_used_at"`
 }
 
-func shownSession(one session.Session, p session.Project, role session.Role) sessionShown {
+func shownSession(a session.Admission) sessionShown {
+	one, p := a.Session, a.Project
 	return sessionShown{
-		ID: one.ID, Project: p.Name, Root: p.Path, Label: one.Label, State: one.State, Role: role,
+		ID: one.ID, Project: p.Name, Root: p.Path, Label: one.Label, State: one.State, Role: a.Role,
 		Created: one.Created.UTC().Format(time.RFC3339), Used: one.Used.UTC().Format(time.RFC3339),
 	}
 }
 
 // attached is the answer of open and attach; at most 6 KB.
-func (s *Service) attached(ctx context.Context, r store.Reader, one session.Session, role session.Role) (any, error) {
-	p, err := r.ProjectByID(ctx, session.ByID{ID: one.Project})
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admission) (any, error) {
+	one := a.Session
 	open, err := r.Operations(ctx, operation.ListOperations{
 		Namespace: one.Principal, Session: one.ID, States: []operation.State{operation.Claimed, operation.Dispatched, operation.Unknown}, Limit: operation.MaxOperationPage,
 	})
@@ -286,7 +277,7 @@ func (s *Service) attached(ctx context.Context, r store.Reader, one session.Sess
 		} `json:"unfinished"`
 		Plan    *planShown `json:"plan,omitempty"`
 		Version uint64     `json:"state_version"`
-	}{Session: shownSession(one, p, role), Toolsets: s.toolsets(), Version: head.Seq}
+	}{Session: shownSession(a), Toolsets: s.toolsets(), Version: head.Seq}
 	out.Unfinished.Operations = len(open)
 	if len(plans) > 0 {
 		out.Plan = shownPlan(plans[len(plans)-1])
@@ -317,45 +308,37 @@ type planShown struct {
 }
 
 func shownPlan(p session.WorkPlan) *planShown {
-	out := &planShown{ID: p.ID, Total: len(p.Tasks)}
-	for _, one := range p.Tasks {
-		switch one.State {
-		case session.TaskCompleted, session.TaskSkipped:
-			out.Done++
-		case session.TaskInProgress:
-			out.Current = one.Key
-		case session.TaskTodo, session.TaskBlocked:
-		}
-	}
+	out := &planShown{ID: p.ID}
+	out.Done, out.Total, out.Current = p.Progress()
 	return out
 }
 
 func (s *Service) listSessions(ctx context.Context, r store.Reader, principal string, in Session) (any, error) {
-	list := session.ListSessions{Principal: principal, State: session.Open, Limit: 20}
+	ask := session.SessionsRequest{Principal: principal, State: session.Open, Query: in.Query, Limit: 20}
 	switch in.State {
 	case "", string(session.Open):
 	case string(session.Closed):
-		list.State = session.Closed
+		ask.State = session.Closed
 	case "all":
-		list.State = ""
+		ask.State = ""
 	default:
 		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no state; open, closed and all are", in.State)
 	}
 	if in.Limit > 0 {
-		list.Limit = min(in.Limit, 100)
+		ask.Limit = min(in.Limit, 100)
 	}
 	if in.Cursor != "" {
 		before, err := strconv.ParseUint(in.Cursor, 10, 64)
 		if err != nil {
 			return nil, operation.Refuse("CURSOR_INVALID", "cursor is not one that this tool has given")
 		}
-		list.Before = before
+		ask.Before = before
 	}
-	projects, err := session.AllProjects(ctx, r, true)
+	projects, err := session.Projects(ctx, r, principal)
 	if err != nil {
 		return nil, err
 	}
-	grants, err := session.AllGrants(ctx, r, session.ListGrants{Principal: principal})
+	page, err := session.Sessions(ctx, r, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -369,30 +352,19 @@ func (s *Service) listSessions(ctx context.Context, r store.Reader, principal st
 		Sessions []sessionShown `json:"sessions"`
 		Next     string         `json:"next_cursor,omitempty"`
 	}{Projects: []projectShown{}, Sessions: []sessionShown{}}
-	byID := map[string]session.Project{}
-	for _, p := range projects {
-		byID[p.ID] = p
-		if role := session.RoleOn(p.ID, principal, grants); role != "" && p.State != session.ProjectRemoved {
-			out.Projects = append(out.Projects, projectShown{p.Name, p.Path, role})
-		}
+	mine := map[string]bool{}
+	for _, a := range projects {
+		mine[a.Project.ID] = true
+		out.Projects = append(out.Projects, projectShown{a.Project.Name, a.Project.Path, a.Role})
 	}
-	page, err := r.RemoteSessions(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	for _, one := range page {
-		role := session.RoleIn(one, principal, grants)
-		if role == "" {
-			continue
+	for _, a := range page.Sessions {
+		if !mine[a.Project.ID] {
+			a.Project.Path = "" // a guest learns no more than the name of the project of its session
 		}
-		p := byID[one.Project]
-		if session.RoleOn(p.ID, principal, grants) == "" {
-			p.Path = "" // a guest learns no more than the name of the project of its session
-		}
-		out.Sessions = append(out.Sessions, shownSession(one, p, role))
+		out.Sessions = append(out.Sessions, shownSession(a))
 	}
-	if len(page) == list.PageLimit() {
-		out.Next = strconv.FormatUint(page[len(page)-1].Use, 10)
+	if page.Next > 0 {
+		out.Next = strconv.FormatUint(page.Next, 10)
 	}
 	return out, nil
 }

@@ -1,0 +1,65 @@
+package work
+
+import (
+	"context"
+	"log/slog"
+
+	"mcpx/internal/key"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+)
+
+// Activity is what a model may say about what it does (runtime.md section 3.1).
+type Activity struct {
+	Activity map[string]any `json:"activity,omitempty" jsonschema:"what you do, for the person: intent, hypothesis, evidence, conclusion, next, status; text of at most 512 bytes each"`
+}
+
+// note stores, before a call runs, what was said about it and that its session is used. It never fails a call: what a model
+// says decides nothing, and the call finds out by itself that its session does not exist.
+func (s *Service) note(ctx context.Context, t *turn) (warnings []string) {
+	said, warnings := session.ReadActivity(session.ActivityRequest{Raw: t.args["activity"], Redact: s.cfg.Redact})
+	ref := t.text("remote_session_id")
+	if ref == "" {
+		return warnings
+	}
+	read := func(r store.Reader) (one session.Session, changed bool, err error) {
+		a, err := session.Admit(ctx, r, session.AdmitRequest{Session: ref, Principal: t.Principal, Act: session.ActRead})
+		if err != nil || a.Session.State == session.Closed {
+			return one, false, err
+		}
+		one, used := session.Touch(a.Session, s.cfg.Now())
+		one, spoke := session.Say(one, said)
+		return one, used || spoke || len(said) > 0, nil
+	}
+	var needed bool
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		_, needed, err = read(r)
+		return err
+	})
+	if err != nil || !needed {
+		return warnings
+	}
+	err = s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		one, _, err := read(tx)
+		if err != nil {
+			return err
+		}
+		if err := tx.PutRemoteSession(ctx, session.PutSession{Session: one}); err != nil {
+			return err
+		}
+		drafts, err := session.ActivityDrafts{Activity: said, Session: one, Operation: t.text("operation_id"), Actor: t.actor(), Now: s.cfg.Now()}.Drafts()
+		if err != nil {
+			return err
+		}
+		for _, d := range drafts {
+			if _, err := tx.AppendEvent(ctx, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "an activity was not stored", slog.Any(key.Cause, err))
+	}
+	return warnings
+}

@@ -1,0 +1,213 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/tree"
+)
+
+// Plan are the arguments of plan.
+type Plan struct {
+	ID
+	Activity
+	Session  string             `json:"remote_session_id" jsonschema:"the session"`
+	Action   string             `json:"action" jsonschema:"create, read, update, replan, deliver or cancel"`
+	Plan     string             `json:"plan_id,omitempty" jsonschema:"may be absent while exactly one plan is open"`
+	Summary  string             `json:"summary,omitempty" jsonschema:"create: what is to be reached, at most 2 KB"`
+	Tasks    []session.NewTask  `json:"tasks,omitempty" jsonschema:"create: 1 to 100"`
+	Task     string             `json:"task,omitempty" jsonschema:"update: key of the task"`
+	State    string             `json:"state,omitempty" jsonschema:"update: todo, in_progress, completed, blocked or skipped"`
+	Reason   string             `json:"reason,omitempty" jsonschema:"update: of blocked and skipped; replan: why"`
+	Evidence []session.Evidence `json:"evidence,omitempty" jsonschema:"update: kind is read, source, edit, job, build or artifact; ref is path@sha256 or an id"`
+	Changes  []session.Change   `json:"changes,omitempty" jsonschema:"replan: do is add, update or remove"`
+	Version  int                `json:"expect_version,omitempty" jsonschema:"refuses when the plan has another version"`
+}
+
+func planReads(t *turn) bool { return t.text("action") == "read" }
+
+// planAnswer is what plan answers.
+type planAnswer struct {
+	Plan session.WorkPlan `json:"plan"`
+	*session.Delivery
+}
+
+func planRead(ctx context.Context, s *Service, t *turn) (any, error) {
+	var in Plan
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	var p session.WorkPlan
+	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
+		a, err := session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActRead})
+		if err != nil {
+			return err
+		}
+		p, err = findPlan(ctx, r, a.Session.ID, in.Plan)
+		return err
+	})
+	return planAnswer{Plan: p}, err
+}
+
+// findPlan finds a plan of a session by its id, or the only one that is open.
+func findPlan(ctx context.Context, r store.Reader, in, plan string) (session.WorkPlan, error) {
+	open, err := session.AllWorkPlans(ctx, r, session.ListWorkPlans{Session: in, State: session.PlanOpen})
+	if err != nil {
+		return session.WorkPlan{}, err
+	}
+	if plan == "" && len(open) == 1 {
+		return open[0], nil
+	}
+	if plan != "" {
+		p, err := r.WorkPlanByID(ctx, session.ByID{ID: plan})
+		if err == nil && p.ID == plan && p.Session == in {
+			return p, nil
+		}
+		if err != nil && fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.Conflict {
+			return session.WorkPlan{}, err
+		}
+	}
+	ids := make([]string, 0, len(open))
+	for _, p := range open {
+		ids = append(ids, p.ID)
+	}
+	return session.WorkPlan{}, session.NoPlan(plan, ids)
+}
+
+func planChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, error) {
+	var in Plan
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	a, err := session.Admit(ctx, tx, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActChange})
+	if err != nil {
+		return nil, err
+	}
+	t.op.Session, t.op.Project = a.Session.ID, a.Session.Project
+	var (
+		p     session.WorkPlan
+		given *session.Delivery
+		kind  event.Kind
+	)
+	if in.Action == "create" {
+		kind = event.PlanCreated
+		p, err = session.CreatePlan(session.CreateRequest{ID: s.cfg.IDs.New(id.WorkPlan), Session: a.Session.ID, Summary: in.Summary, Tasks: in.Tasks, Now: s.cfg.Now()})
+	} else if p, err = findPlan(ctx, tx, a.Session.ID, in.Plan); err == nil {
+		judge := s.evidence(ctx, tx, t, a)
+		switch in.Action {
+		case "update":
+			kind = event.PlanUpdated
+			p, err = session.UpdateTask(session.UpdateRequest{
+				Plan: p, ExpectVersion: in.Version, Task: in.Task, To: session.TaskState(in.State), Reason: in.Reason, Evidence: in.Evidence, Judge: judge, Now: s.cfg.Now(),
+			})
+		case "replan":
+			kind = event.PlanReplanned
+			p, err = session.Replan(session.ReplanRequest{Plan: p, ExpectVersion: in.Version, Changes: in.Changes, Reason: in.Reason, Now: s.cfg.Now()})
+		case "cancel":
+			kind = event.PlanCancelled
+			p, err = session.CancelPlan(session.CancelRequest{Plan: p, ExpectVersion: in.Version, Now: s.cfg.Now()})
+		case "deliver":
+			kind = event.PlanDelivered
+			var d session.Delivery
+			p, d, err = s.deliver(ctx, tx, a, p, in.Version, judge)
+			if given = &d; err == nil && !d.Ready {
+				return outcome{data: planAnswer{p, given}, bad: true}, nil
+			}
+		default:
+			err = operation.Refuse(operation.ArgumentInvalid, "%.32q is no action; create, read, update, replan, deliver and cancel are", in.Action)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.PutWorkPlan(ctx, session.PutWorkPlan{Plan: p}); err != nil {
+		return nil, err
+	}
+	return planAnswer{p, given}, s.tell(ctx, tx, t, kind, in.Action+" of "+p.ID)
+}
+
+// evidence looks references up in the record.
+func (s *Service) evidence(ctx context.Context, r store.Reader, t *turn, a session.Admission) session.Judge {
+	return func(e session.Evidence) (string, error) {
+		switch e.Kind {
+		case session.EvidenceEdit:
+			o, err := r.OperationByName(ctx, operation.ByName{Name: operation.Name{Namespace: t.Principal, ID: e.Ref}})
+			if fault.KindOf(err) == fault.NotFound {
+				return "there is no such operation", nil
+			}
+			if err != nil {
+				return "", err
+			}
+			if o.State != operation.Succeeded || o.Tool != "edit_files" {
+				return "it is no edit that succeeded", nil
+			}
+			return "", nil
+		case session.EvidenceSource, session.EvidenceRead:
+			return s.fileNow(ctx, a, e)
+		case session.EvidenceJob, session.EvidenceBuild, session.EvidenceArtifact:
+		}
+		return "this daemon has no " + string(e.Kind) + "s", nil
+	}
+}
+
+// fileNow says why a file is not what the evidence says. What was read earlier is judged by what is there now: reads are
+// no part of the record.
+func (s *Service) fileNow(ctx context.Context, a session.Admission, e session.Evidence) (string, error) {
+	path, sum := e.File()
+	x, err := s.open(a)
+	if err != nil {
+		return "", err
+	}
+	defer x.close()
+	p, err := s.resolve(x, path, tree.Read)
+	if r, ok := errors.AsType[*operation.Refusal](err); ok {
+		return r.Message, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	c, err := p.Hash(ctx, tree.MaxHash)
+	if err != nil {
+		return problem(err).Error(), nil
+	}
+	if c.SHA256 != sum {
+		return "the file has another hash now", nil
+	}
+	return "", nil
+}
+
+func (s *Service) deliver(ctx context.Context, r store.Reader, a session.Admission, p session.WorkPlan, version int, judge session.Judge) (session.WorkPlan, session.Delivery, error) {
+	var unclear []string
+	var last uint64
+	list := operation.ListOperations{Session: a.Session.ID}
+	for {
+		page, err := r.Operations(ctx, list)
+		if err != nil {
+			return p, session.Delivery{}, err
+		}
+		for _, o := range page {
+			if o.State == operation.Unknown {
+				unclear = append(unclear, o.ID)
+			}
+			if o.Tool == "edit_files" && o.State == operation.Succeeded {
+				last = cmp.Or(last, o.Seq)
+			}
+		}
+		if len(page) < list.PageLimit() {
+			break
+		}
+		list.Before = page[len(page)-1].Seq
+	}
+	return session.Deliver(session.DeliverRequest{
+		Plan: p, ExpectVersion: version, Judge: judge, LastEdit: last, Operations: unclear, Now: s.cfg.Now(),
+		Started: func(session.Evidence) (uint64, error) { return 0, nil }, // no evidence of a job or a build holds: there are none
+	})
+}
