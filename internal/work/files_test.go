@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/session"
 )
 
 // shop is a desk with a project on the disk and a session on it.
@@ -205,5 +207,61 @@ func TestRT47To54Refusals(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(s.root, name)); err == nil {
 			t.Errorf("a refused batch made %s", name)
 		}
+	}
+}
+
+// TestRecovery: whatever of an edit an earlier daemon left, the next one carries it to one end, and a retry gets that.
+func TestRecovery(t *testing.T) {
+	s := newShop(t)
+	call := fmt.Sprintf(`"operation_id":"op-00001","edits":[
+		{"path":"README.md","expect_sha256":%q,"content":"new\n"},
+		{"path":"made.txt","op":"create","content":"made\n"}]`, digest([]byte("one\ntwo\nthree\n")))
+	raw := json.RawMessage(fmt.Sprintf(`{"remote_session_id":%q,`, s.session) + call + "}")
+	args, err := operation.ParseArgs(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := operation.Fingerprint("edit_files", args, s.cfg.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What an earlier daemon does until it is killed right after the dispatch.
+	tr := &turn{Call: Call{Tool: "edit_files", Args: raw, Principal: session.Operator}, tool: s.tools["edit_files"], args: args, op: operation.Operation{
+		Name: operation.Name{Namespace: session.Operator, ID: "op-00001"}, Tool: "edit_files", Print: sum.Sum, Digests: sum.Digests, State: operation.Claimed, Class: operation.FS, Attempts: 1,
+	}}
+	e, err := beginEdit(t.Context(), s.Service, tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evidence, err := e.stage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr.op.Evidence, err = json.Marshal(evidence); err != nil {
+		t.Fatal(err)
+	}
+	tr.op.State = operation.Dispatched
+	if err := s.put(t.Context(), tr, event.OperationDispatched, "begun"); err != nil {
+		t.Fatal(err)
+	}
+	s.start(t, s.db)
+	waiting := s.call(t, "edit_files", "%s", raw)
+	refused(t, waiting, operation.OperationInProgress, fault.AfterWait)
+	if err := s.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.file(t, "README.md") != "new\n" || s.file(t, "made.txt") != "made\n" {
+		t.Error("the batch was not carried to its end")
+	}
+	a := s.call(t, "edit_files", "%s", raw)
+	if !a.OK || !a.Operation.Recovered || !a.Operation.Replayed || len(read[edited](t, a).Files) != 2 {
+		t.Errorf("the retry: %+v", a)
+	}
+	if err := s.Recover(t.Context()); err != nil { // again is harmless
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(s.cfg.State, "*", "txn", "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
 	}
 }

@@ -28,12 +28,13 @@ import (
 type desk struct {
 	*Service
 	db    *storetest.Model
+	state string
 	clock atomic.Int64
 }
 
 func newDesk(t *testing.T, more ...tool) *desk {
 	t.Helper()
-	d := &desk{db: storetest.NewModel()}
+	d := &desk{db: storetest.NewModel(), state: t.TempDir()}
 	d.clock.Store(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).UnixNano())
 	d.start(t, d.db, more...)
 	return d
@@ -45,7 +46,7 @@ func (d *desk) start(t *testing.T, db store.DB, more ...tool) {
 	now := func() time.Time { return time.Unix(0, d.clock.Load()).UTC() }
 	s, err := New(Config{
 		DB: db, Key: []byte(strings.Repeat("k", 32)), IDs: id.NewSource(now, rand.NewChaCha8([32]byte{1})), Now: now, Log: slog.New(slog.DiscardHandler),
-		State: t.TempDir(), Home: "/home/dev", Redact: func(s string) string { return s },
+		State: d.state, Home: "/home/dev", Redact: func(s string) string { return s },
 		Disabled: []Toolset{SetCommands},
 	})
 	if err != nil {
