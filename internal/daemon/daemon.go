@@ -38,6 +38,7 @@ import (
 	"mcpx/internal/telemetry"
 	"mcpx/internal/tools"
 	"mcpx/internal/watch"
+	"mcpx/internal/work"
 )
 
 // Config is what a daemon needs. Everything is required except Listen, LogFile and Overlay.
@@ -69,6 +70,7 @@ type Daemon struct {
 
 	lock     *atomicfile.Lock
 	db       store.DB
+	worker   *work.Service
 	redact   secret.Redactor
 	secrets  *secret.Resolver
 	gateway  *gateway.Gateway
@@ -242,6 +244,10 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		return err
 	}
 	crash.Point("daemon.applies-recovered")
+	if err := d.newWorker(ctx); err != nil {
+		return err
+	}
+	crash.Point("daemon.operations-recovered")
 	if err := d.gateway.Restore(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelError, "not everything of an earlier daemon goes on", slog.Any(key.Cause, err))
 	}
@@ -295,7 +301,7 @@ func (d *Daemon) routes(servers tools.Handler) (tools.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := d.runtime(key)
+	runtime, err := d.runtime()
 	if err != nil {
 		return nil, err
 	}
@@ -470,6 +476,9 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 		_, err := sweep(rest, d.cfg.Paths)
 		swept()
 		errs = append(errs, err)
+	}
+	if d.worker != nil {
+		d.worker.Stop() // what has begun is recorded before the database closes
 	}
 	crash.Point("daemon.gateway-stopped")
 	late := time.AfterFunc(linger, cut)

@@ -1,29 +1,44 @@
 package daemon
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"log/slog"
 
 	"mcpx/internal/id"
+	"mcpx/internal/key"
 	"mcpx/internal/telemetry"
 	"mcpx/internal/tools"
 	"mcpx/internal/work"
 )
 
-// runtime is what serves /mcp.
-func (d *Daemon) runtime(key []byte) (tools.Handler, error) {
-	own := hmac.New(sha256.New, key) // as for the sessions of mcp_hub
-	own.Write([]byte("arguments of operations"))
-	worker, err := work.New(work.Config{
+// newWorker makes what carries out the tools of /mcp, and carries to its end what an earlier daemon has begun. What cannot
+// be decided now waits, and keeps nobody else from starting.
+func (d *Daemon) newWorker(ctx context.Context) error {
+	seal, err := stateKey(d.cfg.Paths)
+	if err != nil {
+		return err
+	}
+	own := hmac.New(sha256.New, seal) // as for the sessions of mcp_hub
+	own.Write([]byte("operations and hand-overs"))
+	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: own.Sum(nil), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
 		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values,
-		Disabled: []work.Toolset{work.SetCommands, work.SetVerified, work.SetExtensions},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
+	if err := d.worker.Recover(ctx); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelError, "not every operation of an earlier daemon is decided", slog.Any(key.Cause, err))
+	}
+	return nil
+}
+
+// runtime is what serves /mcp.
+func (d *Daemon) runtime() (tools.Handler, error) {
 	return tools.NewRuntime(tools.RuntimeConfig{
-		Worker: worker, Who: d.front.Principal, Version: d.cfg.Version, Log: telemetry.For(d.cfg.Log, "tools"),
+		Worker: d.worker, Who: d.front.Principal, Version: d.cfg.Version, Log: telemetry.For(d.cfg.Log, "tools"),
 	})
 }

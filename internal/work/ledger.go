@@ -38,7 +38,10 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 	defer until.Stop()
 	for {
 		leave, busy := s.enter(name)
-		if busy == nil {
+		if leave == nil && busy == nil {
+			return refusal(operation.Refuse(operation.StoreDegraded, "this daemon stops, and has done nothing; the next one takes the identical call").Retrying(fault.AfterWait))
+		}
+		if leave != nil {
 			done := make(chan operation.Answer, 1)
 			go func() {
 				defer leave()

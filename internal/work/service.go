@@ -42,9 +42,10 @@ type Service struct {
 	tools map[string]*tool
 	since time.Time // start of this daemon: of what is older no age is known
 
-	mu   sync.Mutex                       // guards busy
-	busy map[operation.Name]chan struct{} // closed at the end of the work
-	all  sync.WaitGroup
+	mu      sync.Mutex                       // guards busy and stopped
+	busy    map[operation.Name]chan struct{} // closed at the end of the work
+	stopped bool
+	all     sync.WaitGroup
 }
 
 // New makes a Service.
@@ -64,8 +65,13 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-// Wait returns when no operation is under way in this daemon.
-func (s *Service) Wait() { s.all.Wait() }
+// Stop lets nothing begin any more, and returns when what has begun is recorded.
+func (s *Service) Stop() {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	s.all.Wait()
+}
 
 // Call is one call of a tool.
 type Call struct {
@@ -187,12 +193,16 @@ func (s *Service) crashed(ctx context.Context, tool string, cause any, retry fau
 	return operation.Refuse(operation.InternalError, "mcpx has a bug; the log has more under %s", crash).Retrying(retry).With("crash_id", crash)
 }
 
-// enter takes the work of an operation. While somebody has it, it gives what tells of the end instead.
+// enter takes the work of an operation. While somebody has it, it gives what tells of the end instead. Both are nil in a
+// daemon that stops.
 func (s *Service) enter(n operation.Name) (leave func(), busy <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.busy[n]; c != nil {
 		return nil, c
+	}
+	if s.stopped {
+		return nil, nil
 	}
 	c := make(chan struct{})
 	s.busy[n] = c

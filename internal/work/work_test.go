@@ -56,7 +56,7 @@ func (d *desk) start(t *testing.T, db store.DB, more ...tool) {
 		s.tools[one.Name] = &one
 	}
 	d.Service = s
-	t.Cleanup(s.Wait)
+	t.Cleanup(s.Stop)
 }
 
 func (d *desk) project(t *testing.T, name, path string) {
@@ -331,7 +331,7 @@ func TestEffectOutlivesItsCaller(t *testing.T) {
 	p.stage_ = func() { time.AfterFunc(10*time.Millisecond, leave) }
 	d.Do(ctx, Call{Tool: "probe", Args: json.RawMessage(`{"operation_id":"op-00001"}`), Principal: "owner"})
 	close(p.held)
-	d.Wait()
+	d.all.Wait()
 	if a := d.call(t, "probe", `{"operation_id":"op-00001"}`); !a.OK || !a.Operation.Replayed || ran.Load() != 1 {
 		t.Errorf("%+v, %d effects", a, ran.Load())
 	}
@@ -339,7 +339,7 @@ func TestEffectOutlivesItsCaller(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	p.stage_ = leave
 	d.Do(gone, Call{Tool: "probe", Args: json.RawMessage(`{"operation_id":"op-00002"}`), Principal: "owner"})
-	d.Wait()
+	d.all.Wait()
 	p.stage_ = nil
 	if ran.Load() != 1 || len(d.operations(t)) != 1 {
 		t.Errorf("%d effects, %v", ran.Load(), d.operations(t))
