@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 
 	"mcpx/internal/fault"
@@ -79,20 +80,21 @@ func (s *Service) verdict(x *target, e tree.Seen, access policy.Access) policy.F
 		access, policy.Place{Target: x.root.Path(), Home: s.cfg.Home, Own: s.cfg.Own}, policy.FileRules{})
 }
 
+// retries are the advices for what is not cured by correcting the call.
+var retries = map[tree.Code]fault.Retry{
+	tree.ContestedCode: fault.Never, tree.FileBusy: fault.AfterWait, tree.FileDenied: fault.Never, tree.Internal: fault.SameID,
+}
+
 // problem makes the refusal of what the file system or the text refused.
 func problem(err error) error {
 	if p, ok := errors.AsType[*tree.Problem](err); ok {
 		r := operation.Refuse(operation.Code(p.Code), "%s", p.Message)
 		r.Details = p.Details
-		switch p.Code {
-		case tree.ContestedCode:
-			return r.Retrying(fault.Never).Ending(operation.OutcomeUnclear)
-		case tree.FileBusy:
-			return r.Retrying(fault.AfterWait)
-		case tree.FileDenied:
-			return r.Retrying(fault.Never)
-		case tree.Internal:
-			return r.Retrying(fault.SameID)
+		if p.Code == tree.ContestedCode {
+			r = r.Ending(operation.OutcomeUnclear)
+		}
+		if retry, other := retries[p.Code]; other {
+			return r.Retrying(retry)
 		}
 		return r
 	}
@@ -209,9 +211,7 @@ func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
 		if in.As != "" {
 			args["as"] = in.As
 		}
-		for name, value := range next {
-			args[name] = value
-		}
+		maps.Copy(args, next)
 		answer.next = []operation.Next{{Tool: "read_file", Args: args, Why: "the rest"}}
 	}
 	return answer, nil
