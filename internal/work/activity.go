@@ -9,8 +9,8 @@ import (
 	"mcpx/internal/store"
 )
 
-// Activity is what a model may say about what it does (runtime.md section 3.1).
-type Activity struct {
+// Claims is what a model may say about what it does (runtime.md section 3.1).
+type Claims struct {
 	Activity map[string]any `json:"activity,omitempty" jsonschema:"what you do, for the person: intent, hypothesis, evidence, conclusion, next, status; text of at most 512 bytes each"`
 }
 

@@ -108,7 +108,7 @@ func problem(err error) error {
 
 // In is what tools about files take beside their own arguments.
 type In struct {
-	Activity
+	Claims
 	Session string `json:"remote_session_id,omitempty" jsonschema:"the session; without it path is absolute"`
 }
 

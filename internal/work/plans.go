@@ -17,7 +17,7 @@ import (
 // Plan are the arguments of plan.
 type Plan struct {
 	ID
-	Activity
+	Claims
 	Session  string             `json:"remote_session_id" jsonschema:"the session"`
 	Action   string             `json:"action" jsonschema:"create, read, update, replan, deliver or cancel"`
 	Plan     string             `json:"plan_id,omitempty" jsonschema:"may be absent while exactly one plan is open"`

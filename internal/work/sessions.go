@@ -18,7 +18,7 @@ import (
 // Session are the arguments of session.
 type Session struct {
 	ID
-	Activity
+	Claims
 	Action  string `json:"action" jsonschema:"open, attach, list, handoff or close"`
 	Session string `json:"remote_session_id,omitempty" jsonschema:"attach, handoff, close: the session"`
 	Project string `json:"project,omitempty" jsonschema:"open: name, id or path of a project"`
