@@ -60,7 +60,7 @@ func scanEvent(row scanner) (event.Event, error) {
 
 // EventHead is the last event.
 func (t *tx) EventHead(ctx context.Context) (event.Event, error) {
-	e, err := scanEvent(t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlEventHead))
+	e, err := scanEvent(t.row(ctx, sqlEventHead))
 	if errors.Is(err, sql.ErrNoRows) {
 		return event.Event{}, nil
 	}
@@ -103,12 +103,13 @@ func rarest(refs event.Refs) event.Ref {
 // AppendEvent gives the draft the next place. The transaction is the only writer, so the end of the chain cannot move
 // between the look at it and the insert.
 func (t *tx) AppendEvent(ctx context.Context, d event.Draft) (event.Event, error) {
-	var prev event.Event
-	err := t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlChainEnd).Scan(&prev.Seq, &prev.Hash)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return event.Event{}, describe(err, t.path)
+	if t.last.Seq == 0 {
+		err := t.row(ctx, sqlChainEnd).Scan(&t.last.Seq, &t.last.Hash)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return event.Event{}, describe(err, t.path)
+		}
 	}
-	e, err := event.Seal(prev, d)
+	e, err := event.Seal(t.last, d)
 	if err != nil {
 		return event.Event{}, err
 	}
@@ -135,5 +136,6 @@ func (t *tx) AppendEvent(ctx context.Context, d event.Draft) (event.Event, error
 			return event.Event{}, err
 		}
 	}
+	t.last = e
 	return e, nil
 }

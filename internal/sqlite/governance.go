@@ -48,7 +48,7 @@ func (t *tx) before(ctx context.Context, query, id string, unknown func(string) 
 		return newest, nil
 	}
 	var seq int64
-	err := t.sql.QueryRowContext(context.WithoutCancel(ctx), query, id).Scan(&seq)
+	err := t.row(ctx, query, id).Scan(&seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, unknown(id)
 	}

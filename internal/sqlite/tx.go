@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"mcpx/internal/catalog"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/store"
 )
@@ -15,8 +16,10 @@ import (
 // tx is one running transaction. It implements every Store port; which of them fn can see is decided by View and
 // Change.
 type tx struct {
-	sql  *sql.Tx
-	path string
+	sql   *sql.Tx
+	path  string
+	stmts map[string]*sql.Stmt // by their text; they end with the transaction
+	last  event.Event          // the end of the chain, once this transaction has added to it
 }
 
 var _ store.Tx = (*tx)(nil)
@@ -82,7 +85,7 @@ func (t *tx) ServerByID(ctx context.Context, p catalog.ServerByID) (catalog.Serv
 }
 
 func (t *tx) server(ctx context.Context, what, query, arg string) (catalog.Server, error) {
-	s, err := scanServer(t.sql.QueryRowContext(context.WithoutCancel(ctx), query, arg))
+	s, err := scanServer(t.row(ctx, query, arg))
 	if errors.Is(err, sql.ErrNoRows) {
 		return catalog.Server{}, catalog.Unknown(what)
 	}
@@ -97,7 +100,7 @@ func (t *tx) PutServer(ctx context.Context, p catalog.PutServer) error {
 	names := append([]string{s.Name}, s.Aliases...)
 	for _, name := range names {
 		var id, owner string
-		err := t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlNameOwner, name).Scan(&id, &owner)
+		err := t.row(ctx, sqlNameOwner, name).Scan(&id, &owner)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 		case err != nil:
@@ -184,13 +187,47 @@ func (t *tx) RaiseEpoch(ctx context.Context) (store.Epoch, error) { return t.epo
 
 func (t *tx) epoch(ctx context.Context, query string) (store.Epoch, error) {
 	var e store.Epoch
-	err := t.sql.QueryRowContext(context.WithoutCancel(ctx), query).Scan(&e)
+	err := t.row(ctx, query).Scan(&e)
 	return e, describe(err, t.path)
 }
 
+// prepared compiles a statement when the transaction uses it first: an audit runs a dozen of them a thousand times.
+func (t *tx) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := t.stmts[query]; ok {
+		return s, nil
+	}
+	s, err := t.sql.PrepareContext(context.WithoutCancel(ctx), query)
+	if err != nil {
+		return nil, err
+	}
+	if t.stmts == nil {
+		t.stmts = map[string]*sql.Stmt{}
+	}
+	t.stmts[query] = s
+	return s, nil
+}
+
+// row reads one row at most; its Scan gives every error, and sql.ErrNoRows for none.
+func (t *tx) row(ctx context.Context, query string, args ...any) scanner {
+	s, err := t.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the transaction, and used again until then
+	if err != nil {
+		return noRow{err}
+	}
+	return s.QueryRowContext(context.WithoutCancel(ctx), args...)
+}
+
+// noRow is the row of a statement that could not be compiled.
+type noRow struct{ err error }
+
+func (r noRow) Scan(...any) error { return r.err }
+
 // affect runs a statement and gives the number of rows it touched; its error is the driver's.
 func (t *tx) affect(ctx context.Context, query string, args ...any) (int64, error) {
-	r, err := t.sql.ExecContext(context.WithoutCancel(ctx), query, args...)
+	s, err := t.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the transaction, and used again until then
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.ExecContext(context.WithoutCancel(ctx), args...)
 	if err != nil {
 		return 0, err
 	}
@@ -204,7 +241,11 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) error {
 
 // rows reads one page.
 func rows[T any](ctx context.Context, t *tx, scan func(scanner) (T, error), query string, args ...any) (_ []T, err error) {
-	r, err := t.sql.QueryContext(context.WithoutCancel(ctx), query, args...)
+	s, err := t.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the transaction, and used again until then
+	if err != nil {
+		return nil, describe(err, t.path)
+	}
+	r, err := s.QueryContext(context.WithoutCancel(ctx), args...)
 	if err != nil {
 		return nil, describe(err, t.path)
 	}
