@@ -156,18 +156,6 @@ type dialect struct {
 	merges bool
 }
 
-// parse reads a document as the agent would.
-func (d dialect) parse(data []byte) (node, error) {
-	switch d.format {
-	case TOML:
-		return parseTOML(data)
-	case YAML:
-		return parseYAML(data)
-	case JSON, JSONC:
-	}
-	return parseJSON(data, d.lenient)
-}
-
 // lenience is what an agent accepts beyond strict JSON.
 type lenience struct{ comments, trailingCommas, mark, empty bool }
 

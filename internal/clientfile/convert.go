@@ -19,9 +19,9 @@ func Convert(data []byte, format Format) ([]byte, error) {
 	case TOML:
 		doc, err = parseTOML(data)
 	case YAML:
-		doc, err = parseYAML(bytes.TrimPrefix(data, byteOrderMark))
+		doc, _, err = parseYAML(bytes.TrimPrefix(data, byteOrderMark))
 	case JSON, JSONC:
-		doc, err = parseJSON(data, lenience{comments: true, trailingCommas: true, mark: true, empty: true})
+		doc, _, err = parseJSON(data, lenience{comments: true, trailingCommas: true, mark: true, empty: true})
 	}
 	if err != nil {
 		return nil, err

@@ -6,10 +6,13 @@ import (
 
 // members lists the entries of a container in file order. Of equal names the last one counts, as for the agents.
 func members(container node, at ...string) []found {
-	var all []found
+	last := make(map[string]int, len(container.fields))
 	for i, f := range container.fields {
-		later := slices.ContainsFunc(container.fields[i+1:], func(g field) bool { return g.name == f.name })
-		if !later {
+		last[f.name] = i
+	}
+	all := make([]found, 0, len(last))
+	for i, f := range container.fields {
+		if last[f.name] == i {
 			all = append(all, found{name: f.name, at: append(slices.Clone(at), f.name), value: f.value})
 		}
 	}

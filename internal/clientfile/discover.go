@@ -20,7 +20,7 @@ type System struct {
 	Root    string                           // before the paths of system files; "" in the product
 	OS      string                           // as runtime.GOOS; "" is ours
 
-	documents map[document]node // records that were read already, while several projects are observed; nil nothing is kept
+	documents map[filed]node // records that were read already, while several projects are observed; nil nothing is kept
 }
 
 func (s System) os() string {
@@ -73,75 +73,102 @@ func (s System) locate(only Agent) []Location {
 
 // Observe reads every place once. A place without a file is left out; what cannot be read is an observation with a
 // problem.
-func (s System) Observe(hub Hub) []Observed { return s.observe(hub, "", nil) }
-
-// content is what a file would hold.
-type content struct {
-	data   []byte
-	exists bool
-}
-
-// observe reads the files of one agent, "" all. Instead holds what some paths count as, whatever their file says.
-func (s System) observe(hub Hub, only Agent, instead map[string]content) []Observed {
-	all := s.read(hub, only, instead, nil)
+func (s System) Observe(hub Hub) []Observed {
+	all := s.read(hub, nil)
 	applyOff(all)
 	return all
 }
 
-// read is observe without what one file says about the entries of another. Shared holds what was read already of files that
+// read is Observe without what one file says about the entries of another. Shared holds what was read already of files that
 // do not depend on the project.
-func (s System) read(hub Hub, only Agent, instead map[string]content, shared map[document]Observed) []Observed {
+func (s System) read(hub Hub, shared map[filed]Observed) []Observed {
 	var all []Observed
-	trust := s.trust()
+	for _, one := range s.layers(hub, "", shared).all {
+		if one.there {
+			all = append(all, one.observed)
+		}
+	}
+	return all
+}
+
+// layers are the places of some agents and what stands there, before one file switches off what another one says.
+type layers struct {
+	trust trust
+	all   []layer
+}
+
+// layer is one place.
+type layer struct {
+	Location
+	there    bool
+	observed Observed
+}
+
+// layers reads the files of one agent, "" all; see read.
+func (s System) layers(hub Hub, only Agent, shared map[filed]Observed) layers {
+	ls := layers{trust: s.trust()}
 	for _, l := range s.locate(only) {
+		l.gate = ls.trust.gate(l)
+		one := layer{Location: l}
 		if shared != nil && l.File.Project == "" {
-			if o, known := shared[document{l.Agent, l.File.Path}]; known {
-				all = append(all, o.copied())
-			}
+			one.observed, one.there = shared[filed{l.Agent, l.File.Path}]
+			one.observed.Entries = slices.Clone(one.observed.Entries) // to be switched off in one project and not in another
+			ls.all = append(ls.all, one)
 			continue
 		}
-		data := l.inline
-		if c, replaced := instead[l.File.Path]; replaced {
-			if !c.exists {
-				continue
+		data, p := l.inline, (*Problem)(nil)
+		if data == nil {
+			data, p = load(l.File.Path)
+		}
+		switch {
+		case p == nil:
+			one.there, one.observed = true, Read(l, data, hub)
+			if l.inline == nil {
+				one.observed.Stat = statOf(l.File.Path, data)
 			}
-			data = c.data
-		} else if data == nil {
-			var p *Problem
-			if data, p = load(l.File.Path); p != nil {
-				if p.Code != "config-absent" {
-					all = append(all, Observed{
-						Schema: Schema, Agent: l.Agent, Evidence: dialectOf(l.Agent).evidence, File: l.File,
-						Entries: []Entry{}, Problems: []Problem{*p},
-					})
+			ls.trust.settle(l, &one.observed)
+		case p.Code != "config-absent":
+			one.there = true
+			one.observed = Observed{
+				Schema: Schema, Agent: l.Agent, Evidence: dialectOf(l.Agent).evidence, File: l.File,
+				Entries: []Entry{}, Problems: []Problem{*p},
+			}
+		}
+		ls.all = append(ls.all, one)
+	}
+	return ls
+}
+
+// with are the entries that are wanted, when the file at a path holds what own reads of it; nil: there is no such file.
+func (ls layers) with(path string, own func(Location) Observed, wanted func(name string) bool) []Observed {
+	var all []Observed
+	for _, l := range ls.all {
+		o := l.observed
+		switch {
+		case l.File.Path != path && l.there:
+			o.Entries = nil
+			for i := range l.observed.Entries {
+				if e := &l.observed.Entries[i]; wanted(e.Name) {
+					o.Entries = append(o.Entries, *e)
 				}
-				continue
 			}
+		case l.File.Path == path && own != nil:
+			o = own(l.Location)
+			ls.trust.settle(l.Location, &o)
+		default:
+			continue
 		}
-		l.gate = trust.gate(l)
-		o := Read(l, data, hub)
-		if l.inline == nil && instead == nil {
-			o.Stat = statOf(l.File.Path, data)
-		}
-		for i := range o.Entries {
-			o.Entries[i].dir = filepath.Dir(l.File.Path)
-		}
-		trust.approve(&o)
 		all = append(all, o)
 	}
 	return all
 }
 
-// copied is the observation with entries of its own, to be switched off in one project and not in another.
-func (o Observed) copied() Observed {
-	o.Entries = slices.Clone(o.Entries)
+// settle adds to a file that was read what is not in it.
+func (t trust) settle(l Location, o *Observed) {
 	for i := range o.Entries {
-		if r := o.Entries[i].Routed; r != nil {
-			routed := *r
-			o.Entries[i].Routed = &routed
-		}
+		o.Entries[i].dir = filepath.Dir(l.File.Path)
 	}
-	return o
+	t.approve(o)
 }
 
 // applyOff switches entries off that another file of the same agent names.

@@ -2,12 +2,7 @@ package clientfile
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -22,28 +17,6 @@ const (
 	maxDepth  = 200
 )
 
-// Draft says what the steps would do to a file as it is now. Nothing is written.
-func (f *Files) Draft(ctx context.Context, look converge.Look, d converge.Drafting) (converge.Change, error) {
-	if err := ctx.Err(); err != nil {
-		return converge.Change{}, err
-	}
-	real, c, err := f.survey(look, d.Path)
-	if err != nil {
-		return converge.Change{}, err
-	}
-	if _, err := os.Stat(filepath.Dir(real)); err != nil && !makesDirectory(d.Steps) {
-		return converge.Change{}, fault.New(fault.Conflict, "config-absent").
-			Saying("%s does not exist: the agent was not started for this user or project yet", filepath.Dir(d.Path)).
-			Hinting("start the agent once").Retrying(fault.AfterFix)
-	}
-	dr, err := f.draft(look, d, c.Data, !c.Absent)
-	if err != nil {
-		return converge.Change{}, err
-	}
-	dr.change.Real, dr.change.Expected = real, expected(c)
-	return dr.change, nil
-}
-
 // makesDirectory says whether the file may be made in a directory that does not exist yet.
 func makesDirectory(steps []converge.Step) bool {
 	return slices.ContainsFunc(steps, func(s converge.Step) bool {
@@ -51,19 +24,11 @@ func makesDirectory(steps []converge.Step) bool {
 	})
 }
 
-// drafting is the work on one file.
+// drafting is the work on one change of one file.
 type drafting struct {
-	files  *Files
-	system System
-	hub    Hub
-	d      converge.Drafting
-
-	agent    Agent
-	dialect  dialect
-	location Location
-	data     []byte
-	exists   bool
-	root     node
+	*sheet
+	*reading
+	d converge.Drafting
 
 	ops     []op
 	touched []touched
@@ -82,22 +47,23 @@ type touched struct {
 // draft makes the change of data, the content of the file; exists says whether there is one. Real and Expected of the
 // change are the caller's.
 func (f *Files) draft(look converge.Look, d converge.Drafting, data []byte, exists bool) (drafted, error) {
-	system, err := SystemOf(look, f.cfg.Getenv)
-	if err != nil {
-		return drafted{}, err
-	}
-	w := &drafting{files: f, system: system, hub: f.cfg.Hub(look), d: d, data: data, exists: exists, moves: map[string]string{}}
-	if !exists {
-		w.data = nil
+	r := f.reading(look)
+	r.thorough = true // what is drafted so is written
+	return r.draft(d, data, exists)
+}
+
+func (r *reading) draft(d converge.Drafting, data []byte, exists bool) (drafted, error) {
+	if r.invalid != nil {
+		return drafted{}, r.invalid
 	}
 	if whole := slices.ContainsFunc(d.Steps, func(s converge.Step) bool { return s.Op == converge.StepFile || s.Op == converge.StepRevert }); len(d.Steps) == 0 || whole && len(d.Steps) > 1 {
 		return drafted{}, invalidSteps("what concerns a whole file is a change of its own")
 	}
-	if d.Agent != "" {
-		if err := w.locate(); err != nil {
-			return drafted{}, err
-		}
+	s, err := r.sheet(d, data, exists)
+	if err != nil {
+		return drafted{}, err
 	}
+	w := &drafting{sheet: s, reading: r, d: d, moves: map[string]string{}}
 	switch step := d.Steps[0]; {
 	case step.Op == converge.StepRevert:
 		return w.revert(step)
@@ -117,23 +83,6 @@ func invalidSteps(why string) *fault.Error {
 	return fault.New(fault.Invalid, "request-invalid").Saying("%s", why)
 }
 
-// locate finds out what the file is to its agent.
-func (w *drafting) locate() error {
-	var err error
-	if w.agent, err = ParseAgent(w.d.Agent); err != nil {
-		return err
-	}
-	w.dialect = dialectOf(w.agent)
-	for _, l := range w.system.locate(w.agent) {
-		if l.File.Path == w.d.Path && l.inline == nil && l.list == nil {
-			w.location = l
-			return nil
-		}
-	}
-	return fault.New(fault.NotFound, "config-unknown").Saying("%s does not look for servers in %s", w.agent.Title(), w.d.Path).
-		Hinting("run `mcpx config discover` to see where it looks")
-}
-
 // checkBytes refuses what is no text that an editor of ours can keep as it is.
 func checkBytes(data []byte) error {
 	switch {
@@ -149,22 +98,46 @@ func checkBytes(data []byte) error {
 	return nil
 }
 
-// read parses a content and refuses what its agent refuses.
-func (w *drafting) read(data []byte) (node, error) {
-	if err := checkBytes(data); err != nil {
-		return node{}, err
+// open parses the file, refuses what cannot be edited, and finds the entries. It does so once.
+func (s *sheet) open() error {
+	if !s.opened {
+		if s.doc, s.err = s.read(); s.err == nil {
+			s.listed = s.dialect.list(s.doc.root)
+		}
+		s.opened = true
 	}
-	root, err := w.dialect.parse(data)
+	return s.err
+}
+
+// called gives the numbers of the entries of a name.
+func (s *sheet) called(name string) []int {
+	if s.byName == nil {
+		s.byName = map[string][]int{}
+		for i, f := range s.listed.entries {
+			s.byName[f.name] = append(s.byName[f.name], i)
+		}
+	}
+	return s.byName[name]
+}
+
+func (s *sheet) read() (document, error) {
+	if !s.exists {
+		return s.dialect.editable(nil)
+	}
+	if err := checkBytes(s.data); err != nil {
+		return document{}, err
+	}
+	doc, err := s.dialect.document(s.data)
 	if err != nil {
-		return node{}, brokenForEdit(err)
+		return document{}, brokenForEdit(err)
 	}
-	if root.kind != object {
-		return node{}, brokenForEdit(errors.New("no object"))
+	if doc.root.kind != object {
+		return document{}, brokenForEdit(errors.New("no object"))
 	}
-	if root.deeper(maxDepth) {
-		return node{}, unsupportedFile("it is nested deeper than " + strconv.Itoa(maxDepth) + " levels")
+	if doc.root.deeper(maxDepth) {
+		return document{}, unsupportedFile("it is nested deeper than " + strconv.Itoa(maxDepth) + " levels")
 	}
-	return root, nil
+	return doc, nil
 }
 
 // deeper says whether values are nested deeper than n levels.
@@ -178,44 +151,47 @@ func (n node) deeper(levels int) bool {
 
 // entries drafts a change of entries.
 func (w *drafting) entries() (drafted, error) {
-	w.root = node{kind: object}
-	if w.exists {
-		var err error
-		if w.root, err = w.read(w.data); err != nil {
-			return drafted{}, err
-		}
-		if p := refused(w.observed(w.root, w.data)); p != nil {
-			return drafted{}, fault.New(fault.Conflict, "config-broken").
-				Saying("the agent refuses the file: %s (%s)", p.Field, p.Text).Hinting("correct it by hand, then run `mcpx audit run`")
-		}
+	if err := w.open(); err != nil {
+		return drafted{}, err
+	}
+	if p := w.refused(w.hub); p != nil {
+		return drafted{}, fault.New(fault.Conflict, "config-broken").
+			Saying("the agent refuses the file: %s (%s)", p.Field, p.Text).Hinting("correct it by hand, then run `mcpx audit run`")
 	}
 	if err := w.plan(); err != nil {
 		return drafted{}, err
 	}
-	spans, err := w.dialect.splice(w.data, w.ops)
+	spans, err := w.doc.splice(w.ops)
 	if err != nil {
 		return drafted{}, err
 	}
 	if len(spans) == 0 {
 		return drafted{}, nothingToChange(w.d.Path)
 	}
-	result := applySpans(w.data, spans)
-	after, err := w.verify(spans, result)
+	return w.verified(spans)
+}
+
+// verified drafts the change that the spans make, when it is exactly what was asked for.
+func (w *drafting) verified(spans []span) (drafted, error) {
+	after, err := w.verify(spans)
 	if err != nil {
 		return drafted{}, err
 	}
-	return w.drafted(spans, result, after)
+	return w.drafted(spans, after)
 }
 
-// observed is what the agent sees in a document.
-func (w *drafting) observed(root node, data []byte) Observed {
-	var o Observed
-	o.read(w.location, w.dialect, root, data, w.hub)
-	return o
+// refused is the first reason for which the agent refuses the file as it is, nil none.
+func (s *sheet) refused(hub Hub) *Problem {
+	if !s.judged {
+		var o Observed
+		o.read(s.location, s.doc, s.listed, hub, nil)
+		s.refusal, s.judged = refusal(o), true
+	}
+	return s.refusal
 }
 
-// refused is the first reason for which the agent refuses the whole file, nil none.
-func refused(o Observed) *Problem {
+// refusal is the first reason for which the agent refuses the whole file, nil none.
+func refusal(o Observed) *Problem {
 	for _, p := range o.Problems {
 		if p.Code == "config-broken" {
 			return &p
@@ -226,7 +202,7 @@ func refused(o Observed) *Problem {
 
 // plan makes operations of the steps.
 func (w *drafting) plan() error {
-	l := w.dialect.list(w.root)
+	l := w.listed
 	if len(l.faults) > 0 {
 		return wrongContainer(l.faults[0].Field)
 	}
@@ -235,8 +211,9 @@ func (w *drafting) plan() error {
 		if step.Name == "" && len(step.At) == 0 {
 			return invalidSteps("a step names no entry")
 		}
-		at, old := placeOf(w.agent, w.root, l, step)
+		at, old := placeOf(w.agent, w.doc.root, l, step)
 		if old.kind == absent && spellings[w.agent].list {
+			at = slices.Clone(at)               // others may share it
 			n, _ := strconv.Atoi(at[len(at)-1]) // placeOf wrote it
 			at[len(at)-1] = strconv.Itoa(n + appended)
 			appended++
@@ -250,7 +227,7 @@ func (w *drafting) plan() error {
 		case converge.StepSet:
 			err = w.set(t)
 		case converge.StepRemove:
-			if t.gone = true; old.kind == absent && !declared(w.root, at) {
+			if t.gone = true; old.kind == absent && !declared(w.doc.root, at) {
 				err = absentEntry(step)
 			}
 			w.ops = append(w.ops, op{at: at})
@@ -289,7 +266,7 @@ func (w *drafting) set(t touched) error {
 	for _, name := range lost {
 		w.note("field-not-kept", name+" has no place in an entry of this agent")
 	}
-	if up := t.at[:len(t.at)-1]; spellings[w.agent].list && lookup(w.root, up).kind == absent {
+	if up := t.at[:len(t.at)-1]; spellings[w.agent].list && lookup(w.doc.root, up).kind == absent {
 		ops = w.firstItems(up, ops)
 	}
 	w.ops = append(w.ops, ops...)
@@ -386,18 +363,17 @@ func (w *drafting) note(code, text string) {
 }
 
 // drafted tells of the change. After is the document behind it.
-func (w *drafting) drafted(spans []span, result []byte, after node) (drafted, error) {
-	change, err := w.change(spans, true)
+func (w *drafting) drafted(spans []span, after document) (drafted, error) {
+	change, err := w.change(spans, w.doc, after, true)
 	if err != nil {
 		return drafted{}, err
 	}
-	sum := sha256.Sum256(result)
-	change.Result = hex.EncodeToString(sum[:])
+	change.Result = hashOf(after.data)
 	bound := w.rewritten()
 	var was []converge.Bound
 	for _, t := range w.touched {
 		was = append(was, converge.Bound{At: t.at, Digest: w.files.digest(t.old)})
-		left := lookup(after, t.at)
+		left := after.value(t.at)
 		if t.gone {
 			left = node{}
 		}
@@ -407,13 +383,13 @@ func (w *drafting) drafted(spans []span, result []byte, after node) (drafted, er
 		}
 		change.Bound = append(change.Bound, was[len(was)-1])
 		if up := t.at[:len(t.at)-1]; t.old.kind == absent {
-			change.Bound = append(change.Bound, converge.Bound{At: up, Digest: w.files.digest(lookup(w.root, up))})
+			change.Bound = append(change.Bound, converge.Bound{At: up, Digest: w.files.digest(lookup(w.doc.root, up))})
 		}
 	}
 	if bound {
 		change.Notes = append(change.Notes, converge.Note{Code: "context-may-move", Text: w.agent.Title() + " rewrites this file while it runs: the plan holds as long as the entry is the same, and the lines around it may differ when it is applied"})
 	}
-	return drafted{result: result, spans: spans, change: change, was: was, moves: w.moves}, nil
+	return drafted{result: after.data, spans: spans, change: change, was: was, moves: w.moves}, nil
 }
 
 // rewritten says whether the agent writes the file by itself, so that only the entries count (governance.md section 7.3).
@@ -428,12 +404,11 @@ func (w *drafting) rewritten() bool {
 }
 
 // change is the part that every change has. Remains: there is a file afterwards.
-func (w *drafting) change(spans []span, remains bool) (converge.Change, error) {
+func (w *drafting) change(spans []span, old, fresh document, remains bool) (converge.Change, error) {
 	c := converge.Change{
 		Agent: w.d.Agent, Path: w.d.Path, Scope: string(w.location.File.Scope), Steps: w.d.Steps, Edits: []converge.Edit{}, Notes: []converge.Note{},
 	}
-	after := applySpans(w.data, spans)
-	shown := unifying{format: w.dialect.format, path: w.d.Path, exists: w.exists, remains: remains, data: w.data, after: after, spans: spans}
+	shown := unifying{path: w.d.Path, exists: w.exists, remains: remains, old: old, fresh: fresh, spans: spans}
 	shown.mask()
 	moved := 0
 	for _, s := range spans {
@@ -447,7 +422,7 @@ func (w *drafting) change(spans []span, remains bool) (converge.Change, error) {
 	if c.Diff, err = shown.unified(); err != nil {
 		return c, err
 	}
-	c.Notes = append(append(c.Notes, w.notes...), notesOf(w.dialect.format, w.data, after, c.Diff)...)
+	c.Notes = append(append(c.Notes, w.notes...), notesOf(old, fresh, c.Diff)...)
 	return c, nil
 }
 
@@ -456,8 +431,7 @@ func (f *Files) sum(data []byte, secret bool) string {
 	if secret {
 		return keyed(f.cfg.Key, data)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return hashOf(data)
 }
 
 // digest is that of a part of a document, "" of an absent one.

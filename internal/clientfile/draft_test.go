@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
 )
@@ -22,6 +24,16 @@ type desk struct {
 	*Files
 	look   converge.Look
 	system System
+}
+
+// draft drafts what is going to be written. A look at the files has to tell the same of it.
+func (d desk) draft(look converge.Look, drafting converge.Drafting, data []byte, exists bool) (drafted, error) {
+	written, err := d.Files.draft(look, drafting, data, exists)
+	looked, lookErr := d.reading(look).draft(drafting, data, exists)
+	if diff := cmp.Diff(written.change, looked.change); diff != "" || codeOf(err) != codeOf(lookErr) || !bytes.Equal(written.result, looked.result) {
+		return drafted{}, fmt.Errorf("the look tells something else: %w, %w\n%s", err, lookErr, diff)
+	}
+	return written, err
 }
 
 const deskPort = "4200"

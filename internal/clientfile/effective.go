@@ -25,6 +25,7 @@ func (s System) effective(a Agent, all []Observed, hub Hub) []Entry {
 	d := dialectOf(a)
 	var entries []Entry
 	var off []rule
+	upwards := s.upwards()
 	for _, o := range all {
 		if o.Agent != a {
 			continue
@@ -34,7 +35,7 @@ func (s System) effective(a Agent, all []Observed, hub Hub) []Entry {
 			if e.Scope == "" {
 				e.Scope = o.File.Scope
 			}
-			if e.Scope == ScopeLocal && e.project != "" && !slices.Contains(s.upwards(), e.project) {
+			if e.Scope == ScopeLocal && e.project != "" && !slices.Contains(upwards, e.project) {
 				continue // of another project
 			}
 			entries = append(entries, e)
@@ -43,10 +44,12 @@ func (s System) effective(a Agent, all []Observed, hub Hub) []Entry {
 	slices.SortStableFunc(entries, func(x, y Entry) int { return cmp.Compare(x.Scope.rank(), y.Scope.rank()) })
 
 	var out []Entry
+	at := make(map[string]int, len(entries)) // where a name is in out
 	for _, e := range entries {
-		i := slices.IndexFunc(out, func(old Entry) bool { return old.Name == e.Name })
+		i, there := at[e.Name]
 		switch {
-		case i < 0:
+		case !there:
+			at[e.Name] = len(out)
 			out = append(out, e)
 		case !e.Enabled && hasGate(e):
 			// The agent ignores the layer, so it hides nothing.
@@ -59,7 +62,7 @@ func (s System) effective(a Agent, all []Observed, hub Hub) []Entry {
 		}
 	}
 	for i := range out {
-		if switchedOff(off, out[i].Name, "") || slices.ContainsFunc(s.upwards(), func(p string) bool { return switchedOff(off, out[i].Name, p) }) {
+		if switchedOff(off, out[i].Name, "") || slices.ContainsFunc(upwards, func(p string) bool { return switchedOff(off, out[i].Name, p) }) {
 			out[i].Enabled = false
 		}
 	}

@@ -78,7 +78,7 @@ func TestFollow(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", h.read(tc.file), want)
 			}
 			for i, r := range slices.Backward(own) { // each is taken back for itself
-				c, err := h.files.Draft(t.Context(), h.look, converge.Drafting{
+				c, err := h.files.Read(h.look).Draft(t.Context(), converge.Drafting{
 					Agent: string(tc.agent), Path: h.path(tc.file), Reverts: &r.Files[0], Steps: []converge.Step{{Op: converge.StepRevert, Receipt: r.ID}},
 				})
 				if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 	"github.com/tailscale/hujson"
@@ -19,21 +20,41 @@ type literal struct {
 	list       []string // the list that it is an item of, when all of its items are texts
 }
 
-// literals are the texts and numbers of a document, in file order. What cannot be read has none.
-func literals(f Format, data []byte) []literal {
-	mark := 0
+// literals are the texts and numbers of a document near some ranges, in file order; there may be others among them. What
+// cannot be read has none. A document that its agent refuses may still be shown, so it is read less strictly.
+func literals(doc document, near []span) []literal {
+	if doc.patch != nil {
+		return doc.patch.literals(near)
+	}
+	if i := doc.index; i != nil && i.listed {
+		return i.literals
+	}
+	data, mark := doc.data, 0
 	if bytes.HasPrefix(data, byteOrderMark) {
 		mark = len(byteOrderMark)
 	}
 	var all []literal
-	switch f {
+	switch doc.dialect.format {
 	case TOML:
 		all = tomlLiterals(data[mark:])
 	case YAML:
-		all = yamlLiterals(data[mark:])
+		root := doc.yaml
+		if root == nil && len(data) <= maxYAML {
+			root = &yaml.Node{}
+			if yaml.Unmarshal(data, root) != nil {
+				break
+			}
+		}
+		all = yamlLiterals(data[mark:], root)
 	case JSON, JSONC:
-		if v, err := hujson.Parse(data[mark:]); err == nil {
-			jsonLiterals(v, nil, nil, &all)
+		v, err := doc.json, error(nil)
+		if v.Value == nil {
+			v, err = hujson.Parse(data[mark:])
+		}
+		if err == nil {
+			w := jsonTexts{near: near, mark: mark}
+			w.walk(v, nil, nil)
+			all = w.all
 		}
 	}
 	for i := range all {
@@ -41,35 +62,55 @@ func literals(f Format, data []byte) []literal {
 		all[i].end += mark
 	}
 	slices.SortStableFunc(all, func(a, b literal) int { return a.start - b.start })
+	if i := doc.index; i != nil && (doc.dialect.format == TOML || doc.dialect.format == YAML) {
+		i.literals, i.listed = all, true
+	}
 	return all
 }
 
-func jsonLiterals(v hujson.Value, at, list []string, all *[]literal) {
+// jsonTexts collects the literals of JSON.
+type jsonTexts struct {
+	near []span
+	mark int
+	all  []literal
+}
+
+// close says whether a value is near.
+func (w *jsonTexts) close(v hujson.Value) bool {
+	return slices.ContainsFunc(w.near, func(s span) bool { return s.start <= v.EndOffset+w.mark && s.end >= v.StartOffset+w.mark })
+}
+
+func (w *jsonTexts) walk(v hujson.Value, at, list []string) {
 	switch x := v.Value.(type) {
 	case *hujson.Object:
 		for _, m := range x.Members {
+			if !w.close(m.Value) {
+				continue
+			}
 			name, _ := m.Name.Value.(hujson.Literal) // only strings are names
-			jsonLiterals(m.Value, append(at, name.String()), nil, all)
+			w.walk(m.Value, append(at, unquoted(name)), nil)
 		}
 	case *hujson.Array:
 		var texts []string
 		for _, e := range x.Elements {
 			if l, ok := e.Value.(hujson.Literal); ok && l.Kind() == '"' {
-				texts = append(texts, l.String())
+				texts = append(texts, unquoted(l))
 			}
 		}
 		if len(texts) != len(x.Elements) {
 			texts = nil
 		}
 		for i, e := range x.Elements {
-			jsonLiterals(e, append(at, strconv.Itoa(i)), texts, all)
+			if w.close(e) {
+				w.walk(e, append(at, strconv.Itoa(i)), texts)
+			}
 		}
 	case hujson.Literal:
 		switch x.Kind() {
 		case '"':
-			*all = append(*all, literal{at: slices.Clone(at), value: x.String(), start: v.StartOffset + 1, end: v.EndOffset - 1, list: list})
+			w.all = append(w.all, literal{at: slices.Clone(at), value: unquoted(x), start: v.StartOffset + 1, end: v.EndOffset - 1, list: list})
 		case '0': // a variable may hold a number
-			*all = append(*all, literal{at: slices.Clone(at), value: string(x), start: v.StartOffset, end: v.EndOffset})
+			w.all = append(w.all, literal{at: slices.Clone(at), value: string(x), start: v.StartOffset, end: v.EndOffset})
 		}
 	}
 }
@@ -132,9 +173,8 @@ func tomlLiterals(data []byte) []literal {
 	return all
 }
 
-func yamlLiterals(data []byte) []literal {
-	var doc yaml.Node
-	if len(data) > maxYAML || yaml.Unmarshal(data, &doc) != nil {
+func yamlLiterals(data []byte, root *yaml.Node) []literal {
+	if root == nil {
 		return nil
 	}
 	lines := []int{0} // where each begins
@@ -178,19 +218,18 @@ func yamlLiterals(data []byte) []literal {
 		case yaml.AliasNode: // its text stands where the anchor is
 		}
 	}
-	walk(&doc, nil, nil)
+	walk(root, nil, nil)
 	return all
 }
 
 // bytesOf is the length of the first n characters.
 func bytesOf(line []byte, n int) int {
-	for i := range string(line) {
-		if n == 0 {
-			return i
-		}
-		n--
+	at := 0
+	for ; n > 0 && at < len(line); n-- {
+		_, size := utf8.DecodeRune(line[at:])
+		at += size
 	}
-	return len(line)
+	return at
 }
 
 // scalarEnd is where a scalar of YAML ends. In doubt it is the end of a line: more is hidden then than has to be.

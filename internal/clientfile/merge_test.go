@@ -262,7 +262,7 @@ func TestMergeAfterRollback(t *testing.T) {
 	}
 	roll := func(receipt, by string, w converge.Written, merge bool) converge.Written {
 		t.Helper()
-		c, err := h.files.Draft(t.Context(), h.look, converge.Drafting{
+		c, err := h.files.Read(h.look).Draft(t.Context(), converge.Drafting{
 			Agent: string(Claude), Path: h.path(claudeFile), Reverts: &w, Steps: []converge.Step{{Op: converge.StepRevert, Receipt: receipt, Merge: merge}},
 		})
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // notesOf tells what a diff cannot show.
-func notesOf(f Format, data, after []byte, diff string) []converge.Note {
+func notesOf(old, fresh document, diff string) []converge.Note {
+	data, after := old.data, fresh.data
 	var notes []converge.Note
 	note := func(code, format string, args ...any) {
 		notes = append(notes, converge.Note{Code: code, Text: fmt.Sprintf(format, args...)})
@@ -28,7 +29,11 @@ func notesOf(f Format, data, after []byte, diff string) []converge.Note {
 	if invisible(diff) {
 		note("invisible-characters", "the lines above hold characters that are not visible; they are shown as they are")
 	}
-	if lost := len(comments(f, data)) - len(comments(f, after)); lost > 0 {
+	if p := fresh.patch; p != nil {
+		data, after = data[p.start:p.end], p.now.data
+	}
+	if f := old.dialect.format; len(comments(f, data)) > len(comments(f, after)) {
+		lost := len(comments(f, data)) - len(comments(f, after))
 		note("lossy-comment", "%d comments stand in what goes, and go with it", lost)
 	}
 	return notes

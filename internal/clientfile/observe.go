@@ -125,11 +125,13 @@ func (e Entry) Agent() Agent { return e.agent }
 // Project is the project that the entry counts for, "" every one.
 func (e Entry) Project() string { return e.project }
 
-// switchOff notes that the agent does not use the entry.
+// switchOff notes that the agent does not use the entry. Copies of it are left as they are.
 func (e *Entry) switchOff() {
 	e.Enabled = false
 	if e.Routed != nil {
-		e.Routed.State = converge.RoutedDisabled
+		r := *e.Routed
+		r.State = converge.RoutedDisabled
+		e.Routed = &r
 	}
 }
 
@@ -163,30 +165,33 @@ func Read(l Location, data []byte, hub Hub) Observed {
 	d := dialectOf(l.Agent)
 	o := Observed{Schema: Schema, Agent: l.Agent, Evidence: d.evidence, File: l.File, Entries: []Entry{}, Problems: []Problem{}}
 	o.File.Format = d.format
-	root, err := d.parse(data)
-	if err == nil && root.kind != object {
+	doc, err := d.document(data)
+	if err == nil && doc.root.kind != object {
 		err = &catalog.SyntaxError{Line: 1, Column: 1, Reason: "the file holds no object"}
 	}
 	if err != nil {
 		o.Problems = append(o.Problems, brokenFile(err))
 		return o
 	}
-	o.read(l, d, root, data, hub)
-	return o
-}
-
-// read looks at the entries of a document.
-func (o *Observed) read(l Location, d dialect, root node, data []byte, hub Hub) {
 	list := d.list
 	if l.list != nil {
 		list = l.list
 	}
-	listed := list(root)
+	o.read(l, doc, list(doc.root), hub, nil)
+	return o
+}
+
+// read looks at the entries that a document lists, nil wanted: at all of them.
+func (o *Observed) read(l Location, doc document, listed listing, hub Hub, wanted func(found) bool) {
+	d := doc.dialect
 	o.off, o.Problems = listed.off, append(o.Problems, listed.faults...)
 	if l.gate != "" {
 		o.Problems = append(o.Problems, Problem{Code: l.gate})
 	}
 	for _, f := range listed.entries {
+		if wanted != nil && !wanted(f) {
+			continue
+		}
 		r := reader{dialect: d, agent: l.Agent, hub: hub, found: f}
 		e := r.entry()
 		e.project = f.project
@@ -197,7 +202,7 @@ func (o *Observed) read(l Location, d dialect, root node, data []byte, hub Hub) 
 		if !e.Enabled || e.gated || switchedOff(o.off, f.name, f.project) {
 			e.switchOff()
 		}
-		o.Problems = append(o.Problems, r.fatal(data)...)
+		o.Problems = append(o.Problems, r.fatal(doc.data)...)
 		if d.unseen && l.File.Scope == ScopeProject {
 			e.Problems = append(e.Problems, Problem{Code: "approval-unseen"})
 		}

@@ -25,32 +25,26 @@ func (s System) listed() []string {
 // projects that agents list themselves and gives those that are looked at. What is seen in each of them is what Observe of
 // a system with that project gives; the first one is that of none.
 func (s System) ObserveProjects(hub Hub, choose func(listed []string) []string) (projects []string, seen [][]Observed) {
-	s.documents = map[document]node{}
+	s.documents = map[filed]node{}
 	projects = choose(s.listed())
 	s.Project = ""
-	shared := map[document]Observed{}
-	for _, o := range s.read(hub, "", nil, nil) {
-		shared[document{o.Agent, o.File.Path}] = o
+	shared := map[filed]Observed{}
+	for _, o := range s.read(hub, nil) {
+		shared[filed{o.Agent, o.File.Path}] = o
 	}
 	for _, p := range append([]string{""}, projects...) {
 		s.Project = p
-		one := s.read(hub, "", nil, shared)
+		one := s.read(hub, shared)
 		applyOff(one)
 		seen = append(seen, one)
 	}
 	return projects, seen
 }
 
-// document is one file as one agent reads it.
-type document struct {
-	agent Agent
-	path  string
-}
-
 // document reads a record of an agent; one that cannot be read says nothing: the observation of the same file says what is
 // wrong with it. While several projects are observed it is read once.
 func (s System) document(path string, d dialect) node {
-	at := document{path: path}
+	at := filed{path: path}
 	if root, known := s.documents[at]; known {
 		return root
 	}

@@ -29,9 +29,9 @@ var notSecret = []string{"bearer_token_env_var", "headersHelper", "http_headers_
 
 // masks finds what must not be shown of a document, as far as it is near the ranges: values of variables and headers,
 // what is a secret by its name or its shape, and what only looks like one. References are shown.
-func masks(f Format, data []byte, near []span) []mask {
+func masks(doc document, near []span) []mask {
 	var all []mask
-	for _, l := range literals(f, data) {
+	for _, l := range literals(doc, near) {
 		for len(near) > 0 && near[0].end < l.start {
 			near = near[1:]
 		}
@@ -176,29 +176,61 @@ const contextLines = 3
 
 // unifying makes the diff of one change.
 type unifying struct {
-	format          Format
 	path            string
 	exists, remains bool
-	data, after     []byte
+	old, fresh      document
 	spans           []span
-	before, now     []mask // of data and after
+	before, now     []mask // of old and fresh
 }
 
 func (u *unifying) mask() {
 	put := make([]span, 0, len(u.spans))
-	for _, s := range inverse(u.data, u.spans) {
+	for _, s := range inverse(u.old.data, u.spans) {
 		put = append(put, span{start: s.start, end: s.end})
 	}
-	u.before = masks(u.format, u.data, around(u.data, u.spans))
-	u.now = masks(u.format, u.after, around(u.after, put))
+	u.before = masks(u.old, around(u.old.data, u.spans))
+	u.now = masks(u.fresh, around(u.fresh.data, put))
+}
+
+// window is the part of the old bytes that the diff shows something of, as whole lines: the file may have megabytes.
+func (u *unifying) window() (start, end int) {
+	moved := len(u.fresh.data) - len(u.old.data)
+	if len(u.spans) == 0 {
+		return 0, 0
+	}
+	near := around(u.old.data, u.spans)
+	start, end = near[0].start, near[len(near)-1].end
+	for _, m := range u.before {
+		start, end = min(start, m.start), max(end, m.end)
+	}
+	for _, m := range u.now {
+		start, end = min(start, m.start), max(end, m.end-moved)
+	}
+	start = bytes.LastIndexByte(u.old.data[:start], '\n') + 1
+	if next := bytes.IndexByte(u.old.data[end:], '\n'); next >= 0 {
+		return start, end + next + 1
+	}
+	return start, len(u.old.data)
+}
+
+// shifted are masks as of other offsets.
+func shifted(all []mask, by int) []mask {
+	out := slices.Clone(all)
+	for i := range out {
+		out[i].start, out[i].end = out[i].start+by, out[i].end+by
+	}
+	return out
 }
 
 // unified is the diff of the real bytes, with masks over what must not be shown in both columns.
 func (u *unifying) unified() (string, error) {
-	old, fresh := under(u.data, u.before), under(u.after, u.now)
+	start, end := u.window()
+	old := under(u.old.data[start:end], shifted(u.before, -start))
+	fresh := under(u.fresh.data[start:end+len(u.fresh.data)-len(u.old.data)], shifted(u.now, -start))
 	var edits []udiff.Edit
 	moved := 0
 	for _, s := range u.spans {
+		s.start, s.end = s.start-start, s.end-start
 		from := s.start + moved
 		moved += len(s.text) - (s.end - s.start)
 		to := from + len(s.text)
@@ -222,7 +254,23 @@ func (u *unifying) unified() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("diff: %w", err)
 	}
-	return scrub(diff, slices.Concat(u.before, u.now)), nil
+	return scrub(renumbered(diff, bytes.Count(u.old.data[:start], []byte("\n"))), slices.Concat(u.before, u.now)), nil
+}
+
+// hunkHead is the line above each part of a diff: "@@ -3,7 +3,8 @@". Lines of a file have a sign before them.
+var hunkHead = lazyregexp.New(`(?m)^@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@`)
+
+// renumbered is a diff of the part of a file that has some lines before it.
+func renumbered(diff string, lines int) string {
+	if lines == 0 {
+		return diff
+	}
+	return hunkHead().ReplaceAllStringFunc(diff, func(head string) string {
+		m := hunkHead().FindStringSubmatch(head)
+		from, _ := strconv.Atoi(m[1]) // both are numbers
+		to, _ := strconv.Atoi(m[3])
+		return fmt.Sprintf("@@ -%d%s +%d%s @@", from+lines, m[2], to+lines, m[4])
+	})
 }
 
 // shortest is the length from which a secret is looked for everywhere in a diff: a shorter one is also other text.

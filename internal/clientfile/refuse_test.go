@@ -120,7 +120,7 @@ func TestLayers(t *testing.T) {
 			path := filepath.Join(desk.look.Home, filepath.FromSlash(tc.file))
 			desk.write(t, path, data)
 			desk.write(t, filepath.Join(desk.look.Home, filepath.FromSlash(tc.other)), tc.above)
-			_, err := desk.Draft(t.Context(), desk.look, converge.Drafting{Agent: string(tc.agent), Path: path, Steps: set(tc.form)})
+			_, err := desk.Read(desk.look).Draft(t.Context(), converge.Drafting{Agent: string(tc.agent), Path: path, Steps: set(tc.form)})
 			if code := codeOf(err); code != tc.code {
 				t.Errorf("code %q, want %q: %v", code, tc.code, err)
 			}
@@ -133,13 +133,13 @@ func TestDraft(t *testing.T) {
 	desk := newDesk(t)
 	path := filepath.Join(desk.look.Home, ".claude.json")
 	d := converge.Drafting{Agent: "claude_code", Path: path, Steps: []converge.Step{{Op: converge.StepSet, Name: "a", Want: viaHTTP}}}
-	c, err := desk.Draft(t.Context(), desk.look, d)
+	c, err := desk.Read(desk.look).Draft(t.Context(), d)
 	if err != nil || !c.Expected.Absent || c.Result == "" || !strings.HasPrefix(c.Diff, "--- /dev/null\n") {
 		t.Fatalf("%+v %v", c, err)
 	}
 	text := "{\n  \"mcpServers\": {\n    \"b\": {\n      \"command\": \"x\"\n    }\n  }\n}\n"
 	desk.write(t, path, text)
-	c, err = desk.Draft(t.Context(), desk.look, d)
+	c, err = desk.Read(desk.look).Draft(t.Context(), d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,13 +158,13 @@ func TestDraft(t *testing.T) {
 		t.Errorf("diff\n%s\nwant\n%s", c.Diff, want)
 	}
 	d.Agent, d.Path = "gemini", filepath.Join(desk.look.Home, ".gemini", "settings.json")
-	if _, err := desk.Draft(t.Context(), desk.look, d); codeOf(err) != "config-absent" {
+	if _, err := desk.Read(desk.look).Draft(t.Context(), d); codeOf(err) != "config-absent" {
 		t.Errorf("without the directory: %v", err)
 	}
 	hub := *viaHTTP
 	hub.Server = controlPlane
 	d.Steps = []converge.Step{{Op: converge.StepSet, Name: controlPlane, Want: &hub}}
-	if _, err := desk.Draft(t.Context(), desk.look, d); err != nil {
+	if _, err := desk.Read(desk.look).Draft(t.Context(), d); err != nil {
 		t.Errorf("the control plane makes the directory: %v", err)
 	}
 }
@@ -256,7 +256,7 @@ func TestRollbackOfChangedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := parseJSON(got.result, lenience{})
+	n, _, err := parseJSON(got.result, lenience{})
 	if want := jsonText(t, `{"n":2,"mcpServers":{"b":{"command":"y"},"a":{"command":"x","timeout":1}}}`); err != nil || !same(n, *want) {
 		t.Errorf("got %s", got.result)
 	}

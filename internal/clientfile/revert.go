@@ -23,13 +23,15 @@ func (w *drafting) whole(result []byte, remains bool) (drafted, error) {
 	if s := differing(w.data, result); s.end > s.start || len(s.text) > 0 {
 		spans = []span{s}
 	}
-	change, err := w.change(spans, remains)
+	// Both may be anything: a file that its agent cannot read is shown, too.
+	old, _ := w.dialect.document(w.data)
+	fresh, _ := w.dialect.document(result)
+	change, err := w.change(spans, old, fresh, remains)
 	if err != nil {
 		return drafted{}, err
 	}
 	if remains {
-		sum := sha256.Sum256(result)
-		change.Result = hex.EncodeToString(sum[:])
+		change.Result = hashOf(result)
 	} else {
 		result = nil
 	}
@@ -111,12 +113,12 @@ func (w *drafting) leaves(data []byte, all []converge.Bound) []converge.Bound {
 // revertEntries takes back what the receipt did to entries of a file that others have written since. With merge it may
 // also have been the same entries.
 func (w *drafting) revertEntries(before []byte, existed bool, r *converge.Written, merge bool) (drafted, error) {
-	var err error
-	if w.root, err = w.read(w.data); err != nil {
+	if err := w.open(); err != nil {
 		return drafted{}, err
 	}
 	old := node{kind: object}
 	if existed {
+		var err error
 		if old, err = w.dialect.parse(before); err != nil {
 			return drafted{}, changedSince(w.d.Path)
 		}
@@ -138,9 +140,9 @@ func (w *drafting) revertEntries(before []byte, existed bool, r *converge.Writte
 			applied = nil
 		}
 		at, sure := w.standing(b, was, applied)
-		t := touched{at: at, old: lookup(w.root, at), step: converge.Step{Op: converge.StepRevert, Name: b.At[len(b.At)-1]}, gone: was == nil}
+		t := touched{at: at, old: lookup(w.doc.root, at), step: converge.Step{Op: converge.StepRevert, Name: b.At[len(b.At)-1]}, gone: was == nil}
 		unchanged := w.files.digest(t.old) == b.Digest
-		now := valueAt(w.root, at)
+		now := valueAt(w.doc.root, at)
 		switch {
 		case !sure && merge:
 			m.conflict(at, was, applied, now)
@@ -171,12 +173,7 @@ func (w *drafting) revertEntries(before []byte, existed bool, r *converge.Writte
 	if len(spans) == 0 {
 		return drafted{}, nothingToChange(w.d.Path)
 	}
-	result := applySpans(w.data, spans)
-	after, err := w.verify(spans, result)
-	if err != nil {
-		return drafted{}, err
-	}
-	return w.drafted(spans, result, after)
+	return w.verified(spans)
 }
 
 // putBack gives a whole entry what it was before.
@@ -194,7 +191,7 @@ func (w *drafting) putBack(at []string, was *node, old node, leaves []converge.B
 // it is; one that is not there gets the next number behind the last. Not sure: several could be it.
 func (w *drafting) standing(b converge.Bound, was, applied *node) (at []string, sure bool) {
 	container := b.At[:len(b.At)-1]
-	up := lookup(w.root, container)
+	up := lookup(w.doc.root, container)
 	if up.kind != list {
 		return b.At, true
 	}
@@ -240,7 +237,7 @@ func valueAt(n node, at []string) *node {
 func (w *drafting) outermost(at []string, old node, leaves []converge.Bound) []string {
 	for len(at) > 1 {
 		up := at[:len(at)-1]
-		n := lookup(w.root, up)
+		n := lookup(w.doc.root, up)
 		others := slices.ContainsFunc(n.names(), func(name string) bool {
 			return !slices.ContainsFunc(leaves, func(b converge.Bound) bool { return hasPrefix(b.At, join(up, []string{name})) })
 		})
@@ -261,17 +258,17 @@ func (w *drafting) undoSpans(done replayed) ([]span, error) {
 			return spans, nil
 		}
 	}
-	return w.dialect.splice(w.data, w.ops)
+	return w.doc.splice(w.ops)
 }
 
 // inPlace says whether a document is what the operations ask for. Items that come back into a list may stand where they
 // stood, and not at its end: then the operations ask for that.
 func (w *drafting) inPlace(n node) bool {
-	want := applied(w.root, w.ops)
+	want := applied(w.doc.root, w.ops)
 	for i := range w.touched {
 		t := &w.touched[i]
 		container := t.at[:len(t.at)-1]
-		if up := lookup(w.root, container); up.kind != list || t.old.kind != absent || t.gone {
+		if up := lookup(w.doc.root, container); up.kind != list || t.old.kind != absent || t.gone {
 			continue
 		}
 		back, items := lookup(want, t.at), lookup(n, container).items
@@ -283,7 +280,7 @@ func (w *drafting) inPlace(n node) bool {
 		last, _ := strconv.Atoi(t.at[len(t.at)-1]) // standing wrote it
 		moved.items = slices.Insert(slices.Delete(slices.Clone(moved.items), last, last+1), min(here, last), back)
 		w.ops = append(slices.DeleteFunc(w.ops, func(o op) bool { return hasPrefix(o.at, container) }), op{at: container, value: &moved})
-		want = applied(w.root, w.ops)
+		want = applied(w.doc.root, w.ops)
 		t.at = join(container, []string{strconv.Itoa(here)})
 	}
 	return same(n, want)
@@ -304,8 +301,8 @@ func (w *drafting) replay(before []byte, existed bool, r *converge.Written) repl
 		return replayed{}
 	}
 	past := &drafting{
-		files: w.files, system: w.system, hub: w.hub, agent: w.agent, dialect: w.dialect, location: w.location,
-		data: before, exists: existed, moves: map[string]string{}, d: converge.Drafting{Agent: w.d.Agent, Path: w.d.Path, Steps: r.Steps},
+		sheet:   &sheet{agent: w.agent, dialect: w.dialect, location: w.location, data: before, exists: existed},
+		reading: w.reading, moves: map[string]string{}, d: converge.Drafting{Agent: w.d.Agent, Path: w.d.Path, Steps: r.Steps},
 	}
 	var spans []span
 	if step := r.Steps[0]; step.Op == converge.StepRevert {
@@ -319,17 +316,12 @@ func (w *drafting) replay(before []byte, existed bool, r *converge.Written) repl
 		}
 		spans = dr.spans
 	} else {
-		past.root = node{kind: object}
-		if existed {
-			n, err := w.dialect.parse(before)
-			if err != nil {
-				return replayed{}
-			}
-			past.root = n
+		err := past.open()
+		if err == nil {
+			err = past.plan()
 		}
-		var err error
-		if err = past.plan(); err == nil {
-			spans, err = w.dialect.splice(before, past.ops)
+		if err == nil {
+			spans, err = past.doc.splice(past.ops)
 		}
 		if err != nil {
 			return replayed{}

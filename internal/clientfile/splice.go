@@ -25,19 +25,6 @@ const (
 	spanRemove  = "remove"
 )
 
-// splice says which bytes have to be replaced so that the document has the members that ops ask for. It changes
-// nothing outside of the spans, which are in file order and do not overlap.
-func (d dialect) splice(data []byte, ops []op) ([]span, error) {
-	switch d.format {
-	case TOML:
-		return spliceTOML(data, ops)
-	case YAML:
-		return spliceYAML(data, ops)
-	case JSON, JSONC:
-	}
-	return spliceJSON(data, ops, d.lenient)
-}
-
 // applySpans gives the document with the spans replaced.
 func applySpans(data []byte, spans []span) []byte {
 	size := len(data)

@@ -4,23 +4,19 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
 
-	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 )
 
 // spliceJSON finds the spans in JSON and JSONC. What is inserted looks like its neighbours: line breaks, indentation,
 // spaces around colons, and a trailing comma where the file has one.
-func spliceJSON(data []byte, ops []op, l lenience) ([]span, error) {
+func spliceJSON(doc document, ops []op) ([]span, error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	if !utf8.Valid(data) {
-		return nil, unsupportedFile("it is not UTF-8")
-	}
+	data := doc.data
 	todo, err := planOps(ops)
 	if err != nil {
 		return nil, err
@@ -29,8 +25,8 @@ func spliceJSON(data []byte, ops []op, l lenience) ([]span, error) {
 	if bytes.HasPrefix(data, byteOrderMark) {
 		mark = len(byteOrderMark)
 	}
-	e := jsonEdit{data: data, base: mark}
-	if len(bytes.TrimSpace(data[mark:])) == 0 { // nothing there yet, or a file that its agent takes for one without servers
+	e := jsonEdit{doc: doc, data: data, base: mark}
+	if doc.json.Value == nil { // nothing there yet, or a file that its agent takes for one without servers
 		n := todo.node()
 		if n.kind == absent {
 			return nil, nil
@@ -40,17 +36,7 @@ func spliceJSON(data []byte, ops []op, l lenience) ([]span, error) {
 		b.WriteByte('\n')
 		return []span{{start: mark, end: len(data), kind: spanInsert, text: b.Bytes()}}, nil
 	}
-	if mark > 0 && !l.mark {
-		return nil, brokenForEdit(errMark)
-	}
-	if _, err := catalog.StandardJSON(data[mark:], l.comments, l.trailingCommas); err != nil { // hujson takes more than some agents do
-		return nil, brokenForEdit(err)
-	}
-	root, err := hujson.Parse(data[mark:])
-	if err != nil {
-		return nil, brokenForEdit(err)
-	}
-	if err := e.value(root, todo, plainStyle); err != nil {
+	if err := e.value(doc.json, todo, plainStyle); err != nil {
 		return nil, err
 	}
 	return joined(ordered(e.spans)), nil
@@ -150,6 +136,7 @@ func (t *todo) node() node {
 
 // jsonEdit collects the spans of one document.
 type jsonEdit struct {
+	doc   document
 	data  []byte
 	base  int // of the offsets of the parser
 	spans []span
@@ -171,20 +158,14 @@ func (e *jsonEdit) value(v hujson.Value, t *todo, st jsonStyle) error {
 	switch x := v.Value.(type) {
 	case *hujson.Object:
 		c := e.container(start, end, st)
-		for _, m := range x.Members {
-			c.add(m.Name.StartOffset+e.base, m.Name.EndOffset+e.base, m.Value)
-		}
-		index := make(map[string][]int, len(x.Members))
-		for i, m := range x.Members {
-			name, _ := m.Name.Value.(hujson.Literal) // only strings are names
-			index[name.String()] = append(index[name.String()], i)
-		}
-		return e.members(c, t, func(name string) []int { return index[name] })
+		m := e.object(x)
+		c.elements = m.elements
+		return e.members(c, t, func(name string) []int { return m.index[name] })
 	case *hujson.Array:
 		c := e.container(start, end, st)
 		c.list = true
 		for _, v := range x.Elements {
-			c.add(v.StartOffset+e.base, v.StartOffset+e.base, v)
+			c.elements = append(c.elements, e.element(v.StartOffset+e.base, v.StartOffset+e.base, v))
 		}
 		return e.members(c, t, func(name string) []int {
 			if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(x.Elements) {
@@ -201,6 +182,28 @@ func (e *jsonEdit) value(v hujson.Value, t *todo, st jsonStyle) error {
 		}
 	}
 	return nil
+}
+
+// jsonMembers are those of one object, in file order and by name.
+type jsonMembers struct {
+	elements []jsonElement
+	index    map[string][]int
+}
+
+// object finds the members of an object once: it may have thousands, of which each draft changes one.
+func (e *jsonEdit) object(x *hujson.Object) *jsonMembers {
+	if m, known := e.doc.index.objects[x]; known {
+		return m
+	}
+	m := &jsonMembers{index: make(map[string][]int, len(x.Members))}
+	for i, member := range x.Members {
+		m.elements = append(m.elements, e.element(member.Name.StartOffset+e.base, member.Name.EndOffset+e.base, member.Value))
+		literal, _ := member.Name.Value.(hujson.Literal) // only strings are names
+		name := unquoted(literal)
+		m.index[name] = append(m.index[name], i)
+	}
+	e.doc.index.objects[x] = m
+	return m
 }
 
 // replace writes a value in the manner of the one that it replaces.

@@ -28,12 +28,12 @@ func (e *jsonEdit) container(start, end int, above jsonStyle) *jsonContainer {
 	return &jsonContainer{edit: e, open: start, close: end - 1, above: above}
 }
 
-func (c *jsonContainer) add(start, nameEnd int, v hujson.Value) {
-	el := jsonElement{start: start, nameEnd: nameEnd, end: v.EndOffset + c.edit.base, value: v, comma: -1}
-	if at := c.edit.skip(el.end); at < len(c.edit.data) && c.edit.data[at] == ',' {
+func (e *jsonEdit) element(start, nameEnd int, v hujson.Value) jsonElement {
+	el := jsonElement{start: start, nameEnd: nameEnd, end: v.EndOffset + e.base, value: v, comma: -1}
+	if at := e.skip(el.end); at < len(e.data) && e.data[at] == ',' {
 		el.comma = at
 	}
-	c.elements = append(c.elements, el)
+	return el
 }
 
 // lead is what stands before an element, behind the comma or bracket before it.

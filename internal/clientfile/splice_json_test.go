@@ -19,7 +19,7 @@ import (
 // jsonText is a value as in a file.
 func jsonText(t testing.TB, s string) *node {
 	t.Helper()
-	n, err := parseJSON([]byte(s), lenience{})
+	n, _, err := parseJSON([]byte(s), lenience{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestSpliceJSON(t *testing.T) {
 		"absent stays absent": {in: `{"a":1}`, ops: []op{drop("b"), drop("c", "d")}, want: `{"a":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spans, err := spliceJSON([]byte(tc.in), tc.ops, tc.lenient)
+			spans, err := dialect{format: JSON, lenient: tc.lenient}.splice([]byte(tc.in), tc.ops)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func TestSpliceJSONRefuses(t *testing.T) {
 		"not UTF-8":           {"{\"m\":{\"\xff\":1}}", "unsupported-file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := spliceJSON([]byte(tc.in), []op{{at: []string{"m", "a"}, value: &node{kind: text}}}, lenience{})
+			_, err := dialect{format: JSON}.splice([]byte(tc.in), []op{{at: []string{"m", "a"}, value: &node{kind: text}}})
 			if code := codeOf(err); code != tc.code {
 				t.Errorf("got %q (%v), want %q", code, err, tc.code)
 			}
@@ -183,6 +183,7 @@ func checkSplice(t testing.TB, d dialect, data []byte, ops []op) (after []byte, 
 	if !same(want, got) {
 		t.Errorf("another tree\nfrom %q\nto   %q\nby %v", data, after, show(ops))
 	}
+	checkExcerpt(t, d, data, after, spans, ops)
 	if slices.ContainsFunc(ops, func(o op) bool {
 		up := lookup(before, o.at[:len(o.at)-1])
 		return up.kind == list && (o.value == nil || child(up, o.at[len(o.at)-1]).kind == absent)
@@ -346,7 +347,7 @@ func (g *manners) change(root node) []op {
 			g.l = lenience{}
 			g.value(0, false)
 			g.l = l
-			if v, err := parseJSON(g.b.Bytes(), lenience{}); err == nil {
+			if v, _, err := parseJSON(g.b.Bytes(), lenience{}); err == nil {
 				o.value = &v
 			}
 		}
@@ -398,7 +399,7 @@ func TestSpliceJSONLarge(t *testing.T) {
 	cost := func(n int) time.Duration {
 		data := large(n)
 		start := time.Now()
-		spans, err := spliceJSON(data, ops, lenience{})
+		spans, err := dialect{format: JSON}.splice(data, ops)
 		took := time.Since(start)
 		if err != nil || len(spans) != 2 {
 			t.Fatal(err, spans)

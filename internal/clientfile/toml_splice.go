@@ -55,16 +55,12 @@ type tomlEditor struct {
 
 // spliceTOML gives the spans that make the changes of ops in a TOML document. What is inline stays inline, a dotted
 // entry stays dotted, and a new table gets a header behind its last sibling.
-func spliceTOML(data []byte, ops []op) ([]span, error) {
-	n, err := parseTOML(data)
-	if err != nil {
-		return nil, brokenForEdit(err)
-	}
-	root, err := grow[tomlPlace](n, "", nil, 0)
+func spliceTOML(doc document, ops []op) ([]span, error) {
+	root, err := grow[tomlPlace](doc.root, "", nil, 0)
 	if err != nil {
 		return nil, err
 	}
-	d := &tomlEditor{page: newPage(data, lineFeeds), root: root}
+	d := &tomlEditor{page: newPage(doc.data, lineFeeds), root: root}
 	if err := d.locate(); err != nil {
 		return nil, err
 	}

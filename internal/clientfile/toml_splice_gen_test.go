@@ -107,10 +107,12 @@ type tomlPage struct {
 	eq       string
 }
 
-func (g *tomlPage) one() []byte {
+func (g *tomlPage) one() []byte { return g.page(func() node { return g.object(0) }) }
+
+func (g *tomlPage) page(v func() node) []byte {
 	g.nl = g.pick([]string{"\n", "\n", "\r\n"})
 	g.eq = g.pick([]string{" = ", "=", "\t=  "})
-	g.table(nil, g.object(0), g.IntN(3) == 0)
+	g.table(nil, v(), g.IntN(3) == 0)
 	if g.IntN(3) == 0 {
 		g.Shuffle(len(g.sections)-1, func(i, j int) { g.sections[i+1], g.sections[j+1] = g.sections[j+1], g.sections[i+1] })
 	}
@@ -286,7 +288,7 @@ func generated(t *testing.T, n int, d dialect, write func(invented) []byte) {
 }
 
 func TestSpliceTOMLLarge(t *testing.T) {
-	linear(t, spliceTOML, func(size int) []byte {
+	linear(t, dialect{format: TOML}.splice, func(size int) []byte {
 		var b bytes.Buffer
 		for i := 0; b.Len() < size; i++ {
 			fmt.Fprintf(&b, "[projects.\"/home/ada/%d\"]\n# %s\ntrust_level = \"trusted\"\n\n", i, strings.Repeat("x", 4000))

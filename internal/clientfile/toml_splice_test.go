@@ -102,7 +102,7 @@ func TestSpliceTOML(t *testing.T) {
 		{name: "times and numbers stay", ops: []op{set("x", digit("1e3"))}, in: "t = 1979-05-27T07:32:00Z\nh = 0xff\n", want: "t = 1979-05-27T07:32:00Z\nh = 0xff\nx = 1e3\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			spans, err := spliceTOML([]byte(c.in), c.ops)
+			spans, err := dialect{format: TOML}.splice([]byte(c.in), c.ops)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -153,7 +153,7 @@ var route = converge.Step{
 // draft makes the change of a file as it is now.
 func (h *house) draft(agent Agent, name string, steps ...converge.Step) converge.Change {
 	h.t.Helper()
-	c, err := h.files.Draft(h.t.Context(), h.look, converge.Drafting{Agent: string(agent), Path: h.path(name), Steps: steps})
+	c, err := h.files.Read(h.look).Draft(h.t.Context(), converge.Drafting{Agent: string(agent), Path: h.path(name), Steps: steps})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestRevert(t *testing.T) {
 			if !routed(h.read(claudeFile)) {
 				t.Fatalf("not routed: %q", h.read(claudeFile))
 			}
-			back, err := h.files.Draft(t.Context(), h.look, converge.Drafting{
+			back, err := h.files.Read(h.look).Draft(t.Context(), converge.Drafting{
 				Agent: string(Claude), Path: h.path(claudeFile), Reverts: &written[0],
 				Steps: []converge.Step{{Op: converge.StepRevert, Receipt: testReceipt}},
 			})
@@ -691,7 +691,7 @@ func TestConcurrentEdits(t *testing.T) {
 					running = false // once more, when nobody writes
 				default:
 				}
-				c, err := h.files.Draft(t.Context(), h.look, converge.Drafting{Agent: string(Claude), Path: h.path(claudeFile), Steps: []converge.Step{route}})
+				c, err := h.files.Read(h.look).Draft(t.Context(), converge.Drafting{Agent: string(Claude), Path: h.path(claudeFile), Steps: []converge.Step{route}})
 				if err != nil {
 					continue // it was read while it was half written, or has our change
 				}

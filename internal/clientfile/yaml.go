@@ -21,26 +21,28 @@ const (
 	maxYAMLDepth = 1000
 )
 
-// parseYAML reads the one document of a file. Like the agents' parser it takes no key twice, and no merge keys.
-func parseYAML(data []byte) (node, error) {
+// parseYAML reads the one document of a file. Like the agents' parser it takes no key twice, and no merge keys. The
+// second result tells where its values begin.
+func parseYAML(data []byte) (node, *yaml.Node, error) {
 	if len(data) > maxYAML {
-		return node{}, &catalog.SyntaxError{Reason: fmt.Sprintf("larger than %d MiB", maxYAML>>20)}
+		return node{}, nil, &catalog.SyntaxError{Reason: fmt.Sprintf("larger than %d MiB", maxYAML>>20)}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return node{kind: object}, nil
+		return node{kind: object}, &doc, nil
 	} else if err != nil {
-		return node{}, yamlError(err)
+		return node{}, nil, yamlError(err)
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
-		return node{}, &catalog.SyntaxError{Line: more.Line, Column: 1, Reason: "a second document begins"}
+		return node{}, nil, &catalog.SyntaxError{Line: more.Line, Column: 1, Reason: "a second document begins"}
 	case !errors.Is(err, io.EOF):
-		return node{}, yamlError(err)
+		return node{}, nil, yamlError(err)
 	}
 	left := maxYAMLNodes
-	return fromYAML(&doc, &left, 0)
+	root, err := fromYAML(&doc, &left, 0)
+	return root, &doc, err
 }
 
 var yamlLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)`)

@@ -39,14 +39,8 @@ type yamlEditor struct {
 // spliceYAML gives the spans that make the changes of ops in a YAML document. Blocks stay blocks, and what is in
 // brackets stays there. Entries with anchors, aliases, tags or merge keys are refused: what they mean elsewhere would
 // change with them.
-func spliceYAML(data []byte, ops []op) ([]span, error) {
-	if !utf8.Valid(data) {
-		return nil, unsupported("it is no UTF-8")
-	}
-	n, err := parseYAML(data)
-	if err != nil {
-		return nil, brokenForEdit(err)
-	}
+func spliceYAML(doc document, ops []op) ([]span, error) {
+	n := doc.root
 	if n.kind != object && n.kind != absent {
 		return nil, unsupported("the document is no mapping")
 	}
@@ -54,13 +48,9 @@ func spliceYAML(data []byte, ops []op) ([]span, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &yamlEditor{page: newPage(data, yamlBreak), root: root, seenLine: -1}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return nil, brokenForEdit(err)
-	}
-	if len(doc.Content) > 0 {
-		d.locate(doc.Content[0], -1, d.base, root)
+	d := &yamlEditor{page: newPage(doc.data, yamlBreak), root: root, seenLine: -1}
+	if len(doc.yaml.Content) > 0 {
+		d.locate(doc.yaml.Content[0], -1, d.base, root)
 	}
 	for _, o := range ops {
 		if err := d.change(o); err != nil {

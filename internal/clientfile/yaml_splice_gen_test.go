@@ -18,7 +18,9 @@ type yamlPage struct {
 	quiet bool // no comments and blank lines
 }
 
-func (g *yamlPage) one() []byte {
+func (g *yamlPage) one() []byte { return g.page(func() node { return g.object(0) }) }
+
+func (g *yamlPage) page(value func() node) []byte {
 	g.nl = g.pick([]string{"\n", "\n", "\r\n"})
 	g.unit, g.list, g.dash = 1+g.IntN(4), g.IntN(3), 2+g.IntN(3)
 	g.quiet = g.IntN(3) == 0
@@ -26,7 +28,7 @@ func (g *yamlPage) one() []byte {
 	if g.IntN(5) == 0 {
 		b.WriteString("---" + g.pick([]string{"", " # c"}) + g.nl)
 	}
-	switch v := g.object(0); {
+	switch v := value(); {
 	case g.IntN(30) == 0:
 		b.WriteString(g.pick([]string{"", "# c" + g.nl, "{}", "~", "null # c" + g.nl}))
 	case len(v.fields) == 0 || g.IntN(6) == 0:
@@ -196,7 +198,7 @@ func TestSpliceYAMLGenerated(t *testing.T) {
 }
 
 func TestSpliceYAMLLarge(t *testing.T) {
-	linear(t, spliceYAML, func(size int) []byte {
+	linear(t, dialect{format: YAML}.splice, func(size int) []byte {
 		var b bytes.Buffer
 		b.WriteString("models:\n")
 		for i := 0; b.Len() < size; i++ {

@@ -71,7 +71,7 @@ func TestSpliceYAML(t *testing.T) {
 		{name: "anchors elsewhere", ops: []op{set("mcpServers/0/url", word("v")), del("mcpServers/1")}, in: "x: &x\n  a: 1\ny: *x\nz:\n  <<: *x\nmcpServers:\n  - url: u\n  - url: w\nt: !!str 1\n", want: "x: &x\n  a: 1\ny: *x\nz:\n  <<: *x\nmcpServers:\n  - url: v\nt: !!str 1\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			spans, err := spliceYAML([]byte(c.in), c.ops)
+			spans, err := dialect{format: YAML}.splice([]byte(c.in), c.ops)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestSpliceYAMLRefuses(t *testing.T) {
 		"UTF-16":           {"\xff\xfem\x00", "unsupported-file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := spliceYAML([]byte(c.in), []op{set("m/0/url", word("z"))})
+			_, err := dialect{format: YAML}.splice([]byte(c.in), []op{set("m/0/url", word("z"))})
 			if code := codeOf(err); code != c.code {
 				t.Errorf("got %q (%v), want %q", code, err, c.code)
 			}

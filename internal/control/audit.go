@@ -51,44 +51,22 @@ func (c *Control) auditLocked(ctx context.Context, in api.RunAudit) (api.Audit, 
 	if err := c.cfg.DB.View(ctx, func(r store.Reader) error { return c.learn(ctx, r, &k) }); err != nil {
 		return api.Audit{}, err
 	}
-	look := c.lookOf(k, in.Agent, in.Home, in.Project, in.Moved)
-	seen, err := c.cfg.Observe(ctx, look)
-	if err != nil {
-		return api.Audit{}, err
-	}
-	if look.Home == c.cfg.Look().Home {
-		c.rememberProjects(ctx, seen)
-	}
-	if in.Agent != "" && len(seen.Files) > 0 {
-		in.Agent = seen.Files[0].Agent // as the observer spells it
-	}
-	findings := converge.ClassifyLinked(seen.Entries, k.servers, k.links)
-	out := api.Audit{
-		Files:   slices.DeleteFunc(slices.Clone(seen.Files), func(f converge.File) bool { return f.State == converge.FileAbsent }),
-		Entries: findings, Counts: map[converge.Class]int{}, Revision: catalog.Revision(k.servers), Plans: []api.PlanRow{},
-	}
-	for _, f := range findings {
-		out.Counts[f.Class]++
-	}
-	// What is new has to be a candidate before plans are made: those of its promotion name it.
-	err = c.counted(ctx, &out, func(tx store.Tx) error {
-		if err := c.keepFollowed(ctx, tx, k.followed); err != nil {
-			return err
-		}
-		return c.stage(ctx, tx, &k, seen, findings)
-	})
-	if err != nil {
-		return api.Audit{}, err
-	}
-	w := c.world(ctx, in, look, k, seen, findings)
+	out := api.Audit{Revision: catalog.Revision(k.servers), Plans: []api.PlanRow{}}
+	var w converge.World
 	var made []converge.Plan
-	if !in.NoPlan {
-		if made, err = c.drafted(ctx, w); err != nil {
+	for try, moved := 1, true; moved && try <= maxLooks; try++ {
+		var err error
+		if w, err = c.seenBy(ctx, &in, &k, &out); err != nil {
 			return api.Audit{}, err
 		}
-		made = slices.DeleteFunc(made, func(p converge.Plan) bool { return in.Path != "" && !touches(p, in.Path) })
+		if moved = false; !in.NoPlan {
+			if made, moved, err = c.drafted(ctx, w); err != nil {
+				return api.Audit{}, err
+			}
+			made = slices.DeleteFunc(made, func(p converge.Plan) bool { return in.Path != "" && !touches(p, in.Path) })
+		}
 	}
-	err = c.counted(ctx, &out, func(tx store.Tx) error {
+	err := c.counted(ctx, &out, func(tx store.Tx) error {
 		if err := c.keep(ctx, tx, w); err != nil || in.NoPlan {
 			return err
 		}
@@ -98,9 +76,44 @@ func (c *Control) auditLocked(ctx context.Context, in api.RunAudit) (api.Audit, 
 		return api.Audit{}, err
 	}
 	c.remember(w, in.Agent == "")
-	out.Observed = unmanaged(k, in, findings)
+	out.Observed = unmanaged(k, in, w.Findings)
 	out.Next = nextOfAudit(out)
 	return out, nil
+}
+
+// maxLooks bounds the tries on a file that is written between the look at it and the draft of its change. After the last
+// one its plans are left to the next audit.
+const maxLooks = 3
+
+// seenBy looks at the files, and stages as candidates what the catalog does not have: the plans of a promotion name them.
+func (c *Control) seenBy(ctx context.Context, in *api.RunAudit, k *known, out *api.Audit) (converge.World, error) {
+	look := c.lookOf(*k, in.Agent, in.Home, in.Project, in.Moved)
+	seen, err := c.cfg.Observe(ctx, look)
+	if err != nil {
+		return converge.World{}, err
+	}
+	if look.Home == c.cfg.Look().Home {
+		c.rememberProjects(ctx, seen)
+	}
+	if in.Agent != "" && len(seen.Files) > 0 {
+		in.Agent = seen.Files[0].Agent // as the observer spells it
+	}
+	findings := converge.ClassifyLinked(seen.Entries, k.servers, k.links)
+	out.Files = slices.DeleteFunc(slices.Clone(seen.Files), func(f converge.File) bool { return f.State == converge.FileAbsent })
+	out.Entries, out.Counts = findings, map[converge.Class]int{}
+	for _, f := range findings {
+		out.Counts[f.Class]++
+	}
+	err = c.counted(ctx, out, func(tx store.Tx) error {
+		if err := c.keepFollowed(ctx, tx, k.followed); err != nil {
+			return err
+		}
+		return c.stage(ctx, tx, k, seen, findings)
+	})
+	if err != nil {
+		return converge.World{}, err
+	}
+	return c.world(ctx, *in, look, *k, seen, findings), nil
 }
 
 // counted is one change with the number of its events.
@@ -292,42 +305,49 @@ func (c *Control) port() string {
 }
 
 // drafted makes the plans of a world. A proposal that cannot be drafted becomes a plan that is not offered and says why.
-func (c *Control) drafted(ctx context.Context, w converge.World) ([]converge.Plan, error) {
-	var plans []converge.Plan
-	read := sealers{}
+// Moved: some are left out, since a file or an entry was no longer what the world says when its change was drafted.
+func (c *Control) drafted(ctx context.Context, w converge.World) (plans []converge.Plan, moved bool, err error) {
+	all := rounds{}
 	for _, p := range converge.Propose(w) {
-		plan, differs, err := c.sealedBy(ctx, read, w, p)
-		if err != nil {
-			return nil, err
-		}
-		if differs {
+		plan, differs, err := c.sealedIn(ctx, all, w, p)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case !differs:
+		case len(all[plan.Look.Project].Stale(plan)) > 0:
+			moved = true
+		default:
 			plans = append(plans, plan)
 		}
 	}
-	return plans, nil
+	return plans, moved, nil
 }
 
 // sealed drafts one proposal and makes it a plan. False: the files are as they should be already.
 func (c *Control) sealed(ctx context.Context, w converge.World, p converge.Proposal) (converge.Plan, bool, error) {
-	return c.sealedBy(ctx, sealers{}, w, p)
+	return c.sealedIn(ctx, rounds{}, w, p)
 }
 
-// sealers are those of one world, by the project of its look: reading a world costs as much as it is large.
-type sealers map[string]*converge.Sealer
-
-func (s sealers) of(w converge.World) *converge.Sealer {
-	if s[w.Look.Project] == nil {
-		s[w.Look.Project] = converge.NewSealer(w)
-	}
-	return s[w.Look.Project]
+// round is what the plans of one world share: reading it costs as much as it is large, and its files are read once.
+type round struct {
+	*converge.Sealer
+	converge.Drafter
 }
 
-func (c *Control) sealedBy(ctx context.Context, read sealers, w converge.World, p converge.Proposal) (converge.Plan, bool, error) {
+// rounds are those of one world, by the project of its look.
+type rounds map[string]round
+
+func (c *Control) sealedIn(ctx context.Context, all rounds, w converge.World, p converge.Proposal) (converge.Plan, bool, error) {
 	w.Look = narrowed(w, p)
+	one, begun := all[w.Look.Project]
+	if !begun {
+		one = round{converge.NewSealer(w), c.cfg.Target.Read(w.Look)}
+		all[w.Look.Project] = one
+	}
 	var changes []converge.Change
 	var problems []converge.Problem
 	for _, d := range p.Files {
-		change, err := c.cfg.Target.Draft(ctx, w.Look, d)
+		change, err := one.Draft(ctx, d)
 		switch {
 		case err == nil:
 			changes = append(changes, change)
@@ -341,7 +361,7 @@ func (c *Control) sealedBy(ctx context.Context, read sealers, w converge.World, 
 			}
 		}
 	}
-	plan, differs := read.of(w).Seal(p, changes, problems)
+	plan, differs := one.Seal(p, changes, problems)
 	return plan, differs, nil
 }
 

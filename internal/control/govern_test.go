@@ -36,7 +36,9 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (f *fakeTarget) Draft(_ context.Context, _ converge.Look, d converge.Drafting) (converge.Change, error) {
+func (f *fakeTarget) Read(converge.Look) converge.Drafter { return f }
+
+func (f *fakeTarget) Draft(_ context.Context, d converge.Drafting) (converge.Change, error) {
 	old := f.files[d.Path]
 	next := old
 	for _, s := range d.Steps {

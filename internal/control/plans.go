@@ -36,11 +36,18 @@ func (c *Control) settle(ctx context.Context, tx store.Tx, in api.RunAudit, w co
 		}
 		out.Superseded++
 	}
-	var open []converge.Plan
-	for _, p := range turn.Put {
-		if err := tx.PutPlan(ctx, converge.PutPlan{Plan: p}); err != nil {
-			return err
+	open := map[string]api.PlanRow{}
+	put := func(p converge.Plan, changed bool) error {
+		asked, err := c.ask(ctx, tx, &p)
+		if err == nil && (asked || changed) {
+			err = tx.PutPlan(ctx, converge.PutPlan{Plan: p})
 		}
+		if err == nil {
+			open[p.ID], err = c.row(ctx, tx, p)
+		}
+		return err
+	}
+	for _, p := range turn.Put {
 		if turn.Fresh[p.ID] {
 			out.Made++
 			if err := c.tellMade(ctx, tx, p); err != nil {
@@ -50,36 +57,32 @@ func (c *Control) settle(ctx context.Context, tx store.Tx, in api.RunAudit, w co
 				return err
 			}
 		}
-		open = append(open, p)
+		if err := put(p, true); err != nil {
+			return err
+		}
 	}
 	for _, p := range turn.Keep {
-		if !slices.Equal(before[p.ID].Auto, p.Auto) {
-			if err := tx.PutPlan(ctx, converge.PutPlan{Plan: p}); err != nil {
-				return err
-			}
+		changed := !slices.Equal(before[p.ID].Auto, p.Auto)
+		if changed {
 			if err := c.tellAuto(ctx, tx, w, p); err != nil {
 				return err
 			}
 		}
-		if isOpen(p) { // one that failed is not offered again until something changes
-			open = append(open, p)
+		switch {
+		case isOpen(p): // one that failed is not offered again until something changes
+			err = put(p, changed)
+		case changed:
+			err = tx.PutPlan(ctx, converge.PutPlan{Plan: p})
 		}
-	}
-	slices.SortStableFunc(open, func(a, b converge.Plan) int { // in the order in which they were proposed
-		at := func(p converge.Plan) int {
-			return slices.IndexFunc(made, func(m converge.Plan) bool { return m.ID == p.ID })
-		}
-		return at(a) - at(b)
-	})
-	for _, p := range open {
-		if p, err = c.ask(ctx, tx, p); err != nil {
-			return err
-		}
-		row, err := c.row(ctx, tx, p)
 		if err != nil {
 			return err
 		}
-		out.Plans = append(out.Plans, row)
+	}
+	for _, p := range made { // in the order in which they were proposed
+		if row, is := open[p.ID]; is {
+			out.Plans = append(out.Plans, row)
+			delete(open, p.ID)
+		}
 	}
 	return nil
 }
@@ -203,20 +206,21 @@ func (c *Control) expire(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
-// ask makes the question to a person about a plan that needs one and has none that counts.
-func (c *Control) ask(ctx context.Context, tx store.Tx, p converge.Plan) (converge.Plan, error) {
-	if !p.Offered() || c.authorized(p) != "" {
-		return p, nil
+// ask makes the question to a person about a plan that needs one and has none that counts. True: the plan names another
+// question than before, and has to be written.
+func (c *Control) ask(ctx context.Context, tx store.Tx, p *converge.Plan) (bool, error) {
+	if !p.Offered() || c.authorized(*p) != "" {
+		return false, nil
 	}
 	if p.Kind == converge.PlanRollback {
 		reverted, err := tx.ReceiptByID(ctx, converge.ReceiptByID{ID: p.Reverts})
 		if err != nil || !p.NeedsPerson(&reverted) {
-			return p, err
+			return false, err
 		}
 	}
 	earlier, err := every(eachApproval(ctx, tx, approval.ListApprovals{About: p.ID}))
 	if err != nil {
-		return p, err
+		return false, err
 	}
 	reasons := p.Risk.Reasons
 	if len(reasons) == 0 {
@@ -226,26 +230,21 @@ func (c *Control) ask(ctx context.Context, tx store.Tx, p converge.Plan) (conver
 	open, until := approval.Ask(earlier, q, c.cfg.Now())
 	switch {
 	case open != nil:
-		if p.Approval == open.ID {
-			return p, nil
-		}
+		changed := p.Approval != open.ID
 		p.Approval = open.ID
+		return changed, nil
 	case until.After(c.cfg.Now()):
-		return p, nil // a person said no to exactly this
-	default:
-		a, err := approval.New(c.cfg.IDs.New(id.Approval), q, c.cfg.Now())
-		if err != nil {
-			return p, err
-		}
-		if err := tx.PutApproval(ctx, approval.PutApproval{Approval: a}); err != nil {
-			return p, err
-		}
-		p.Approval = a.ID
-		if err := c.tellApproval(ctx, tx, event.ApprovalRequested, a, "a person is asked: "+p.Summary, nil); err != nil {
-			return p, err
-		}
+		return false, nil // a person said no to exactly this
 	}
-	return p, tx.PutPlan(ctx, converge.PutPlan{Plan: p})
+	a, err := approval.New(c.cfg.IDs.New(id.Approval), q, c.cfg.Now())
+	if err != nil {
+		return false, err
+	}
+	if err := tx.PutApproval(ctx, approval.PutApproval{Approval: a}); err != nil {
+		return false, err
+	}
+	p.Approval = a.ID
+	return true, c.tellApproval(ctx, tx, event.ApprovalRequested, a, "a person is asked: "+p.Summary, nil)
 }
 
 // authorized is the line of the policy that allows a plan without a person; "" there is none, or the plan itself forbids

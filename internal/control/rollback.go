@@ -101,16 +101,17 @@ func (c *Control) offer(ctx context.Context, tx store.Tx, plan converge.Plan) (a
 	switch {
 	case len(turn.Put) == 1:
 		plan = turn.Put[0]
-		if err := tx.PutPlan(ctx, converge.PutPlan{Plan: plan}); err != nil {
-			return api.PlanView{}, err
-		}
 		if err := c.tellMade(ctx, tx, plan); err != nil {
 			return api.PlanView{}, err
 		}
 	case len(turn.Keep) == 1:
 		plan, already = turn.Keep[0], true
 	}
-	if plan, err = c.ask(ctx, tx, plan); err != nil {
+	asked, err := c.ask(ctx, tx, &plan)
+	if err == nil && (asked || !already) {
+		err = tx.PutPlan(ctx, converge.PutPlan{Plan: plan})
+	}
+	if err != nil {
 		return api.PlanView{}, err
 	}
 	view, err := c.planView(ctx, tx, plan)

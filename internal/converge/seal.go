@@ -102,6 +102,9 @@ func (p Plan) Subject() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Stale lists why a plan no longer fits the world of the sealer; nil: it does.
+func (s *Sealer) Stale(p Plan) []string { return s.world.stale(p) }
+
 // Offered says whether the plan can be approved and applied: it would break nothing, and nothing has to come first.
 func (p Plan) Offered() bool { return p.State == PlanReady && len(p.Needs) == 0 }
 
