@@ -51,6 +51,7 @@ type PlanRow struct {
 	Risk     converge.Risk      `json:"risk"`
 	State    converge.PlanState `json:"state"`
 	Problems []converge.Problem `json:"problems,omitempty"` // of an errored one
+	Needs    []string           `json:"needs,omitempty"`    // commands that come before it can be approved
 	Approval string             `json:"approval,omitempty"`
 	Approved approval.State     `json:"approval_state,omitempty"`
 	Receipt  string             `json:"receipt,omitempty"`

@@ -9,6 +9,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
+	"mcpx/internal/converge"
 )
 
 var catalogFlags = []Flag{
@@ -295,10 +296,20 @@ func (e *Env) printVerdicts(w io.Writer, c catalog.Candidate) {
 		return
 	}
 	review := e.self() + " catalog review " + c.ID
-	if c.Shape.Hidden {
+	commands, guessed := converge.KeepOut(c.Name, c.ID, c.Shape)
+	switch {
+	case len(commands) > 0:
+		line(w, "\nNext, so that its secret becomes a credential:")
+		for _, command := range commands {
+			line(w, "  %s", e.typed(plain(command)))
+		}
+		if guessed {
+			line(w, "The name of the variable is a guess: look up from which one the server takes its secret.")
+		}
+	case c.Shape.Hidden:
 		line(w, "\nNext: %s server add %s, with its secret as a variable or header, then", e.self(), plain(c.Name))
 		line(w, "      %s --merge %s", review, plain(c.Name))
-	} else {
+	default:
 		line(w, "\nNext: %s --promote", review)
 		line(w, "  or: %s --merge SERVER", review)
 	}

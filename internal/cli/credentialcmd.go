@@ -320,7 +320,8 @@ var credentialMove = Command{
 	Path: "credential move", Short: "Plan to move secrets out of the file of an agent", Op: "audit.run",
 	Long: "Makes the plans that take the secrets of FILE into the encrypted store, lead their entries through mcpx, and bind\n" +
 		"their servers to the credentials. It writes nothing but plans: `mcpx plan show` shows each, a person approves it.\n" +
-		"What is no server of the catalog yet is promoted first. Exit code 1 when there is nothing to move.",
+		"For what is no server of the catalog yet the commands are shown that make it one. A secret in an argument is never stored:\n" +
+		"they give it to a credential, and the server takes it as a variable or header. Exit code 1 when there is nothing to move.",
 	Example: "mcpx credential move --from-file ~/.codex/config.toml",
 	Flags: []Flag{
 		{Name: "from-file", Kind: StringFlag, Value: "FILE", Usage: "the configuration FILE of an agent"},
@@ -366,13 +367,29 @@ var credentialMove = Command{
 			return fault.New(fault.NotFound, "config-unknown").Saying("no agent reads %s", path).
 				Hinting("`mcpx config discover` lists the files of agents; --project DIR looks at those of a project")
 		}
+		again := "mcpx credential move --from-file " + api.ShellWord(path)
+		first := slices.IndexFunc(out.Plans, waiting)
+		allWait := first >= 0 && !slices.ContainsFunc(out.Plans, func(p api.PlanRow) bool { return !waiting(p) })
+		if allWait { // there is nothing to look at before
+			out.Next = append(slices.Clone(out.Plans[first].Needs), again)
+		}
 		if err := e.Show(out, func(w io.Writer) {
 			if len(out.Plans) == 0 {
 				line(w, "Nothing of %s can be moved now.", path)
 			} else {
 				e.planTable(w, out.Plans)
 			}
-			e.next(w, out.Next)
+			for _, p := range out.Plans {
+				if waiting(p) {
+					line(w, "\n%s waits for these commands:", plain(p.Entry))
+					for _, command := range append(slices.Clone(p.Needs), again) {
+						line(w, "  %s", e.typed(plain(command)))
+					}
+				}
+			}
+			if !allWait {
+				e.next(w, out.Next)
+			}
 		}); err != nil {
 			return err
 		}
@@ -382,6 +399,9 @@ var credentialMove = Command{
 		return nil
 	},
 }
+
+// waiting says whether something has to be done before the plan can be approved.
+func waiting(p api.PlanRow) bool { return p.State == converge.PlanReady && len(p.Needs) > 0 }
 
 var credentialRemove = Command{
 	Path: "credential remove", Short: "Remove a credential that no server takes", Op: "credential.remove", Args: "NAME", Min: 1, Max: 1, Complete: credentialNames,

@@ -143,6 +143,9 @@ func planStale(p converge.Plan) error {
 
 // open uses the yes of a person or of the policy, and opens the receipt.
 func (c *Control) open(ctx context.Context, tx store.Tx, p *converge.Plan) (receipt converge.Receipt, refused, err error) {
+	if refused := p.Waits(); refused != nil { // nobody was asked, and asking would not help
+		return receipt, refused, nil
+	}
 	now := c.cfg.Now()
 	rcp := c.cfg.IDs.New(id.Receipt)
 	authorized := c.authorized(*p)

@@ -316,7 +316,7 @@ func problemCodes(problems []converge.Problem) string {
 func (c *Control) row(ctx context.Context, r store.Reader, p converge.Plan) (api.PlanRow, error) {
 	row := api.PlanRow{
 		ID: p.ID, Kind: p.Kind, Agent: p.Agent, Server: p.Server, Entry: p.Entry, Summary: p.Summary, Files: []string{}, Risk: p.Risk,
-		State: p.State, Problems: p.Problems, Approval: p.Approval, Receipt: p.Receipt, Made: p.Made,
+		State: p.State, Problems: p.Problems, Needs: p.Needs, Approval: p.Approval, Receipt: p.Receipt, Made: p.Made,
 	}
 	for _, ch := range p.Changes {
 		row.Files = append(row.Files, ch.Path)

@@ -109,7 +109,7 @@ func (x *view) hub(agent, strategy string) (*Form, bool) {
 
 // quoted keeps a path with spaces one word in a command line that the agent gives to a shell.
 func quoted(path string) string {
-	if strings.ContainsAny(path, " \t'\"\\$`(){}[]*?;&|<>#~!") {
+	if path == "" || strings.ContainsAny(path, " \t'\"\\$`(){}[]*?;&|<>#~!") {
 		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 	}
 	return path

@@ -348,15 +348,24 @@ func (x *view) imported(f Finding) (Proposal, bool) {
 	p := Proposal{Kind: PlanImport, Agent: f.Agent, Server: s.Name, Entry: f.Name, Match: f.Match}
 	p.Summary = fmt.Sprintf("%s: %s becomes a server of the catalog and goes through mcpx", f.Agent, f.Name)
 	p.reason(reasonNotCataloged)
-	p.need(needReview, reviewCommand(f, staged))
 	p.raise(true, riskNew)
 	form := x.form(&p, f.Entry, &s)
-	p.Needs = p.Needs[:1] // what else it needs depends on what the person makes of it
+	p.Needs = nil // what else it needs depends on what the person makes of it
+	commands, guessed := reviewCommands(f, staged)
+	for _, command := range commands {
+		p.need(needReview, command)
+	}
 	x.risk(&p, f, &s, nil)
 	x.layers(&p, f, form)
 	x.set(&p, f.Entry, form, nil)
+	if guessed {
+		p.Effects = append(p.Effects, effectGuessed)
+	}
 	return p, true
 }
+
+// effectGuessed is what a person has to know of the commands of KeepOut.
+const effectGuessed = "the name of the variable is a guess: look up from which one the server takes its secret; one that takes it as an argument only stays where it is"
 
 // reviewCommand is how a person takes a candidate into the catalog. One with a hidden part cannot be promoted: looking at
 // it tells what to do instead.
@@ -365,4 +374,15 @@ func reviewCommand(f Finding, staged Staged) string {
 		return "mcpx catalog candidates " + staged.ID
 	}
 	return "mcpx catalog review " + staged.ID + " --promote"
+}
+
+// reviewCommands is reviewCommand, or the commands that add the server without its hidden part.
+func reviewCommands(f Finding, staged Staged) (commands []string, guessed bool) {
+	if f.Facts.Hidden {
+		commands, guessed = KeepOut(staged.Name, staged.ID, catalog.Shape{Command: f.Command, Args: f.Args, Cwd: f.Cwd})
+	}
+	if len(commands) == 0 {
+		commands = []string{reviewCommand(f, staged)}
+	}
+	return commands, guessed
 }

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"mcpx/internal/fault"
@@ -27,10 +28,19 @@ func (p *Plan) become(to PlanState) error {
 	return nil
 }
 
+// Waits says what comes before the plan, or nil. Conflict plan-needs.
+func (p *Plan) Waits() error {
+	if len(p.Needs) == 0 || p.State != PlanReady {
+		return nil
+	}
+	return fault.New(fault.Conflict, "plan-needs").Saying("the plan %s waits for something that comes first", p.ID).
+		Hinting("run `%s`", strings.Join(p.Needs, "`, then `")).Retrying(fault.AfterFix)
+}
+
 // Start opens a receipt for the plan, which has to be offered. Conflict plan-state, plan-needs.
 func (p *Plan) Start(id string, approval, authorized string, now time.Time) (Receipt, error) {
-	if len(p.Needs) > 0 && p.State == PlanReady {
-		return Receipt{}, fault.New(fault.Conflict, "plan-needs").Saying("the plan %s waits for something that comes first", p.ID).Hinting("run `%s`", p.Needs[0])
+	if err := p.Waits(); err != nil {
+		return Receipt{}, err
 	}
 	if err := p.become(PlanApplying); err != nil {
 		return Receipt{}, err

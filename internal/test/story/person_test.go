@@ -30,6 +30,9 @@ func person(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: person N agrees|refuses|types=TEXT COMMAND...")
 	}
 	path := filepath.Join(strings.Split(ts.Getenv("PATH"), string(filepath.ListSeparator))[0], args[2])
+	if args[2] == "sh" {
+		path = "/bin/sh"
+	}
 	cmd := exec.Command(path, args[3:]...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(environ(ts), "TERM=dumb")
@@ -72,6 +75,19 @@ func person(ts *testscript.TestScript, neg bool, args []string) {
 	if code := cmd.ProcessState.ExitCode(); strconv.Itoa(code) != args[0] {
 		ts.Fatalf("%s: exit code %d, want %s\n%s", strings.Join(args[2:], " "), code, args[0], seen.String())
 	}
+}
+
+// typed ANSWER LINE runs a line as it was printed, word for word, on a terminal, with the ANSWER of person or - for none. It
+// has to end with 0.
+func typed(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: typed -|agrees|types=TEXT LINE")
+	}
+	answer := args[0]
+	if answer == "-" {
+		answer = "refuses"
+	}
+	person(ts, false, []string{"0", answer, "sh", "-c", args[1]})
 }
 
 // environ is the environment of a command in a story.

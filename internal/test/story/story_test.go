@@ -59,7 +59,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode": exitcode, "json": jsonValue, "until": until, "http": request, "killchild": killChild, "mode": mode, "busyport": busyPort, "alive": alive, "gone": gone, "person": person, "edit": edit, "certify": certify,
+			"exitcode": exitcode, "json": jsonValue, "until": until, "http": request, "killchild": killChild, "mode": mode, "busyport": busyPort, "alive": alive, "gone": gone, "person": person, "typed": typed, "edit": edit, "certify": certify,
 		},
 	})
 }
