@@ -5,42 +5,68 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"mcpx/internal/lazyregexp"
 )
-
-var hostPort = lazyregexp.New(`(\[[0-9A-Fa-f:.%]+\]|[0-9A-Za-z_.\-]*):([0-9]+)`)
 
 // reachesDaemon tells that words name an address of the daemon: host:port in one word, or host and port in two.
 func (s *script) reachesDaemon(words []string) bool {
 	for _, address := range s.place.Daemon.Addresses {
-		i := strings.LastIndexByte(address, ':')
-		if i < 0 {
+		host, port, ok := cutLast(address, ':')
+		if !ok {
 			continue
 		}
-		host, port := strings.Trim(address[:i], "[]"), address[i+1:]
+		host = strings.Trim(host, "[]")
 		local := func(name string) bool {
 			name = strings.Trim(name, "[]")
-			return strings.EqualFold(name, host) || name == "" || isLoopback(name)
+			return strings.EqualFold(name, host) || isLoopback(name)
 		}
-		alone := slices.Contains(words, port)
+		if slices.ContainsFunc(words, func(word string) bool { return samePort(word, port) }) && slices.ContainsFunc(words, local) {
+			return true
+		}
 		for _, word := range words {
-			if alone && word != "" && local(word) {
+			for _, named := range hostsAtPort(word, port) {
+				if named == "" || local(named) {
+					return true
+				}
+			}
+			if strings.Contains(word, ":"+port+":") && slices.ContainsFunc(strings.Split(word, ":"), local) { // --resolve x:9411:127.0.0.1
 				return true
-			}
-			for _, m := range hostPort().FindAllStringSubmatch(word, -1) {
-				if samePort(m[2], port) && local(m[1]) {
-					return true
-				}
-			}
-			if strings.Contains(word, ":"+port+":") { // --connect-to ::127.0.0.1:9411, --resolve x:9411:127.0.0.1
-				if slices.ContainsFunc(strings.Split(word, ":"), isLoopback) {
-					return true
-				}
 			}
 		}
 	}
 	return false
+}
+
+// hostsAtPort gives what stands before ":port" in a word.
+func hostsAtPort(word, port string) []string {
+	var hosts []string
+	for i := range len(word) {
+		if word[i] != ':' {
+			continue
+		}
+		digits := word[i+1:]
+		digits = digits[:len(digits)-len(strings.TrimLeft(digits, "0123456789"))]
+		if !samePort(digits, port) {
+			continue
+		}
+		before := word[:i]
+		if strings.HasSuffix(before, "]") {
+			hosts = append(hosts, before[strings.LastIndexByte(before, '[')+1:len(before)-1])
+			continue
+		}
+		start := strings.LastIndexFunc(before, func(r rune) bool {
+			return r != '.' && r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+		})
+		hosts = append(hosts, before[start+1:])
+	}
+	return hosts
+}
+
+func cutLast(s string, sep byte) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
 }
 
 func samePort(a, b string) bool {

@@ -16,14 +16,35 @@ func (s *script) braces(w *syntax.Word) (alternatives [][]syntax.WordPart, compl
 	if !syntax.SplitBraces(split) {
 		return [][]syntax.WordPart{w.Parts}, true
 	}
-	all, complete := alternate(split.Parts)
-	if s.words -= len(all); s.words < 0 {
+	n := countAlternatives(split.Parts)
+	if s.words -= n; s.words < 0 || n > maxAlternatives {
 		return nil, false
 	}
-	return all, complete
+	return alternate(split.Parts), true
 }
 
-func alternate(parts []syntax.WordPart) ([][]syntax.WordPart, bool) {
+// countAlternatives tells how many there are, at most one more than fit.
+func countAlternatives(parts []syntax.WordPart) int {
+	n := 1
+	for _, part := range parts {
+		brace, ok := part.(*syntax.BraceExp)
+		if !ok {
+			continue
+		}
+		choices := 0
+		if brace.Sequence {
+			choices = steps(brace).count
+		} else {
+			for _, elem := range brace.Elems {
+				choices = min(choices+countAlternatives(elem.Parts), maxAlternatives+1)
+			}
+		}
+		n = min(n*choices, maxAlternatives+1)
+	}
+	return n
+}
+
+func alternate(parts []syntax.WordPart) [][]syntax.WordPart {
 	all := [][]syntax.WordPart{nil}
 	for _, part := range parts {
 		brace, ok := part.(*syntax.BraceExp)
@@ -33,72 +54,76 @@ func alternate(parts []syntax.WordPart) ([][]syntax.WordPart, bool) {
 			}
 			continue
 		}
-		choices, complete := choicesOf(brace)
-		if !complete || len(all)*len(choices) > maxAlternatives {
-			return nil, false
+		var choices [][]syntax.WordPart
+		if brace.Sequence {
+			choices = steps(brace).words()
+		} else {
+			for _, elem := range brace.Elems {
+				choices = append(choices, alternate(elem.Parts)...)
+			}
 		}
 		var next [][]syntax.WordPart
 		for _, before := range all {
 			for _, choice := range choices {
-				next = append(next, append(slices.Clone(before), choice...))
+				next = append(next, slices.Concat(before, choice))
 			}
 		}
 		all = next
 	}
-	return all, true
-}
-
-func choicesOf(b *syntax.BraceExp) ([][]syntax.WordPart, bool) {
-	if b.Sequence {
-		return sequence(b)
-	}
-	var choices [][]syntax.WordPart
-	for _, elem := range b.Elems {
-		more, complete := alternate(elem.Parts)
-		if !complete || len(choices)+len(more) > maxAlternatives {
-			return nil, false
-		}
-		choices = append(choices, more...)
-	}
-	return choices, true
+	return all
 }
 
 // sequence is {a..e} or {01..10..2}.
-func sequence(b *syntax.BraceExp) ([][]syntax.WordPart, bool) {
+type sequence struct {
+	first, step int64
+	count       int // at most one more than fit
+	letters     bool
+	width       int // of numbers that are filled with zeros
+}
+
+// maxNumber bounds the numbers of a sequence, so that counting cannot overflow.
+const maxNumber = 1 << 40
+
+func steps(b *syntax.BraceExp) sequence {
 	from, to := b.Elems[0].Lit(), b.Elems[1].Lit()
-	letters := len(from) == 1 && (from[0] < '0' || from[0] > '9')
-	first, last := int64(0), int64(0)
-	if letters {
-		first, last = int64(from[0]), int64(to[0])
+	q := sequence{step: 1, letters: len(from) == 1 && (from[0] < '0' || from[0] > '9')}
+	var last int64
+	if q.letters {
+		q.first, last = int64(from[0]), int64(to[0])
 	} else {
-		first, _ = strconv.ParseInt(from, 10, 64) // SplitBraces has looked
+		q.first, _ = strconv.ParseInt(from, 10, 64) // SplitBraces has looked
 		last, _ = strconv.ParseInt(to, 10, 64)
+		if padded(from) || padded(to) {
+			q.width = max(len(from), len(to))
+		}
 	}
-	step := int64(1)
 	if len(b.Elems) > 2 {
 		if n, err := strconv.ParseInt(b.Elems[2].Lit(), 10, 64); err == nil && n != 0 {
-			step = max(n, -n)
+			q.step = max(n, -n)
 		}
 	}
-	if step < 1 || last-first > maxAlternatives*step || first-last > maxAlternatives*step || step > 1<<40 || max(first, -first, last, -last) > 1<<40 {
-		return nil, false
+	if q.step < 1 || max(q.first, -q.first, last, -last, q.step) > maxNumber || min(q.first, last) < -maxNumber {
+		q.count = maxAlternatives + 1
+		return q
 	}
-	if first > last {
-		step = -step
+	q.count = int(min(max(last-q.first, q.first-last)/q.step+1, maxAlternatives+1))
+	if q.first > last {
+		q.step = -q.step
 	}
-	width := 0
-	if padded(from) || padded(to) {
-		width = max(len(from), len(to))
-	}
-	var choices [][]syntax.WordPart
-	for n := first; step > 0 && n <= last || step < 0 && n >= last; n += step {
+	return q
+}
+
+func (q sequence) words() [][]syntax.WordPart {
+	words := make([][]syntax.WordPart, q.count)
+	for i := range words {
+		n := q.first + int64(i)*q.step
 		text := string(rune(n))
-		if !letters {
-			text = pad(n, width)
+		if !q.letters {
+			text = pad(n, q.width)
 		}
-		choices = append(choices, []syntax.WordPart{&syntax.SglQuoted{Value: text}})
+		words[i] = []syntax.WordPart{&syntax.SglQuoted{Value: text}}
 	}
-	return choices, true
+	return words
 }
 
 func padded(s string) bool {

@@ -56,12 +56,12 @@ func isBuiltin(name string) bool {
 
 // finish judges a builtin with what was found: user rules count for builtins, too.
 func (s *script) finish(c *call, otherwise finding, found ...finding) flow {
-	s.decide(c, &otherwise, append(found, s.userFindings(c, c.args)...)...)
+	s.decide(c, &otherwise, append(notAllowed(found), s.userFindings(c, c.args)...)...)
 	return stays(c.dirs)
 }
 
 func vettedRule(program string) finding {
-	return allowed("vetted."+program, program+" only reads")
+	return allowed("vetted."+program, program+" is in the list of what only reads")
 }
 
 // cd judges the change of the directory and follows it.

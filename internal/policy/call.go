@@ -96,6 +96,12 @@ func (s *script) expandAll(words []*syntax.Word, sc scope, g guess) []arg {
 
 // call judges a command by its name.
 func (s *script) call(c *call) flow {
+	if c.depth > 0 || s.guessing || len(c.active) > 0 {
+		if s.extra -= len(c.args); s.extra < 0 {
+			s.exhausted = "too many commands are judged again: with other values, in functions, or inside of other commands"
+			return stays(c.dirs)
+		}
+	}
 	name := c.args[0]
 	switch {
 	case name.tainted:

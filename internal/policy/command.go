@@ -93,6 +93,12 @@ func (c *Command) check() error {
 			Details: map[string]any{"limit": limit, "value": size},
 		}
 	}
+	if what, n, most := tooNested(c.Shell); what != "" {
+		return &Problem{
+			Code: CodeLimit, Message: fmt.Sprintf("the text has %d of %s, more than %d", n, what, most),
+			Details: map[string]any{"limit": most, "value": n},
+		}
+	}
 	for i, word := range append(slices.Clone(c.Argv), c.Shell) {
 		at := strings.IndexByte(word, 0)
 		what := "a NUL byte"
@@ -134,26 +140,59 @@ type judge struct {
 	units    []Unit
 	recorded map[Unit]bool
 	programs map[string]Program
+	given    map[string]bool // secrets that a program gets which a rule names
 	ungiven  map[string]bool // secrets that a program would get which no rule names
 
 	fed    bool // a shell or interpreter reads the job's standard input as its program
 	silent bool // JudgeInput: only what the standard input runs is recorded
 
 	net    int // network clients seen so far
-	words  int // expanded words that are left
+	words  int // words from braces and patterns that are left
 	nested int // bytes of nested text that are left
-	calls  int // statements in functions that are called which are left
+	extra  int // words of commands that are judged once more that are left
 
 	guessing  bool   // the words are guesses: only denials count
 	exhausted string // why something was not judged
 }
 
-// What one judgement may cost, so that none takes long (RT-83). What does not fit is confirm.
+// What one judgement may cost, so that none takes longer than a second (TestRT83Cost). What does not fit is confirm; every
+// command of the text itself is judged once, whatever else there is.
 const (
-	maxWords  = 1 << 14 // words from braces and patterns
-	maxNested = 1 << 18 // bytes of text for other shells, parsed
-	maxCalls  = 1 << 13 // statements of functions judged for calls
+	maxWords   = 1 << 14 // words from braces and patterns
+	maxNested  = 1 << 18 // bytes of text for other shells, parsed
+	maxExtra   = 1 << 17 // words of commands in functions, in wrappers and with guessed values
+	maxNesting = 200     // statements inside of statements
+
+	// What the parser itself takes long for: at each "((" it may read the rest of the text again, and subscripts in
+	// subscripts cost it much stack.
+	maxParentheses = 1000
+	maxSubscripts  = 500
 )
+
+// tooNested names what a text has too much of for the parser, "" when it can be parsed. Quotes are not looked at.
+func tooNested(text string) (what string, n, most int) {
+	open, deepest, double := 0, 0, 0
+	for i := range len(text) {
+		switch text[i] {
+		case '[':
+			open++
+			deepest = max(deepest, open)
+		case ']':
+			open = max(open-1, 0)
+		case '(':
+			if i > 0 && text[i-1] == '(' {
+				double++
+			}
+		}
+	}
+	switch {
+	case double > maxParentheses:
+		return "((", double, maxParentheses
+	case deepest > maxSubscripts:
+		return "[ inside of [", deepest, maxSubscripts
+	}
+	return "", 0, 0
+}
 
 func newJudge(c Command, w World, rules Rules) (*judge, error) {
 	if err := c.check(); err != nil {
@@ -169,8 +208,8 @@ func newJudge(c Command, w World, rules Rules) (*judge, error) {
 	}
 	return &judge{
 		world: remembered, place: place, rules: rules, cmd: c, start: dirs{list: []string{c.Dir}},
-		recorded: map[Unit]bool{}, programs: map[string]Program{}, ungiven: map[string]bool{},
-		words: maxWords, nested: maxNested, calls: maxCalls,
+		recorded: map[Unit]bool{}, programs: map[string]Program{}, given: map[string]bool{}, ungiven: map[string]bool{},
+		words: maxWords, nested: maxNested, extra: maxExtra,
 	}, nil
 }
 
@@ -208,7 +247,7 @@ func (j *judge) frame() {
 		}
 	}
 	for _, name := range j.cmd.Secrets {
-		if j.ungiven[name] || len(j.rules.rules) == 0 {
+		if j.ungiven[name] || !j.given[name] {
 			j.record(position{}, name, nil, confirm("secret.use", "no rule names the secret "+name+" with this program and project"))
 		}
 	}

@@ -12,7 +12,7 @@ type dirs struct {
 }
 
 // maxDirs bounds them: a text that changes the directory more often is not followed.
-const maxDirs = 16
+const maxDirs = 8
 
 func (d dirs) dead() bool { return len(d.list) == 0 && !d.unknown }
 

@@ -18,10 +18,11 @@ func (s *script) inside(n syntax.Node, sc scope) {
 			s.substitution(n, n.Stmts, sc)
 			return false
 		case *syntax.ProcSubst:
-			if n.Op == syntax.CmdOut {
-				sc.stdin = input{} // it reads what is written to it
+			inner := sc
+			if n.Op == syntax.CmdOut { // it reads what some command of the text writes
+				inner.stdin = input{net: sc.stdin.net || s.client}
 			}
-			s.substitution(n, n.Stmts, sc)
+			s.substitution(n, n.Stmts, inner)
 			return false
 		case *syntax.ParamExp:
 			s.checkParameter(n, sc)

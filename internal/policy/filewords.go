@@ -8,19 +8,28 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
+// fileRoles are the words of a command by what becomes of the files they name.
+type fileRoles struct {
+	reads   []string
+	writes  []string
+	entries []string // names that are removed or moved: a link itself, not what it leads to
+}
+
 // fileArguments judges the words of a program that is not vetted by the file policy: what it writes and reads when that is
 // known, else every word that names a secret.
 func (s *script) fileArguments(c *call) []finding {
 	var found []finding
-	if role := writer(c.base()); role != nil {
-		reads, writes := role(s, c)
-		for _, word := range reads {
-			found = append(found, s.deniedFile(word, AccessRead, c.scope)...)
+	if roles, ok := s.fileRoles(c); ok {
+		for _, word := range roles.reads {
+			found = append(found, s.judgePath(word, AccessRead, c.scope)...)
 		}
-		for _, word := range writes {
-			found = append(found, s.deniedFile(word, AccessWrite, c.scope)...)
+		for _, word := range roles.writes {
+			found = append(found, s.judgePath(word, AccessWrite, c.scope)...)
 		}
-		return found
+		for _, word := range roles.entries {
+			found = append(found, s.judgeEntry(word, c.scope)...)
+		}
+		return denials(found)
 	}
 	for _, a := range c.staticWords() {
 		for _, word := range possibleFiles(a.text) {
@@ -62,36 +71,46 @@ func possibleFiles(word string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
 }
 
-// deniedFile is what the file policy denies, and a device that is written.
-func (s *script) deniedFile(word string, access Access, sc scope) []finding {
-	return denials(s.judgePath(word, access, sc))
-}
-
-// writer gives what tells the files a program reads from those it writes; nil for programs of which that is not known.
-func writer(base string) func(*script, *call) (reads, writes []string) {
-	switch base {
-	case "rm", "tee", "mkdir", "rmdir", "truncate", "shred", "unlink", "touch":
-		return func(_ *script, c *call) (reads, writes []string) { return nil, plainOperands(c) }
-	case "chmod", "chown", "chgrp":
-		return func(_ *script, c *call) (reads, writes []string) {
-			operands := plainOperands(c)
-			return nil, operands[min(1, len(operands)):]
+// judgeEntry judges the removal of a name.
+func (s *script) judgeEntry(word string, sc scope) []finding {
+	var found []finding
+	names, _ := s.absolute(word, sc)
+	for _, name := range names {
+		file := s.world.File(name)
+		if entry := s.entry(name); entry != file.Path {
+			file = File{Path: entry, Exists: file.Exists}
 		}
-	case "mv", "cp", "ln", "install":
-		return copies
-	case "dd":
-		return func(_ *script, c *call) (reads, writes []string) {
-			for _, a := range c.staticWords() {
-				if file, ok := strings.CutPrefix(a.text, "if="); ok {
-					reads = append(reads, file)
-				} else if file, ok := strings.CutPrefix(a.text, "of="); ok {
-					writes = append(writes, file)
-				}
-			}
-			return reads, writes
+		if v := JudgeFile(file, AccessWrite, s.place, s.rules.Files); v.Decision == Deny {
+			found = append(found, denied(v.Rule, v.Reason))
 		}
 	}
-	return nil
+	return found
+}
+
+// fileRoles tells what a program does with its operands; false for programs of which that is not known.
+func (s *script) fileRoles(c *call) (fileRoles, bool) {
+	switch c.base() {
+	case "rm", "rmdir", "unlink":
+		return fileRoles{entries: plainOperands(c)}, true
+	case "tee", "mkdir", "truncate", "shred", "touch":
+		return fileRoles{writes: plainOperands(c)}, true
+	case "chmod", "chown", "chgrp":
+		operands := plainOperands(c)
+		return fileRoles{writes: operands[min(1, len(operands)):]}, true
+	case "mv", "cp", "ln", "install":
+		return s.copies(c), true
+	case "dd":
+		var roles fileRoles
+		for _, a := range c.staticWords() {
+			if file, ok := strings.CutPrefix(a.text, "if="); ok {
+				roles.reads = append(roles.reads, file)
+			} else if file, ok := strings.CutPrefix(a.text, "of="); ok {
+				roles.writes = append(roles.writes, file)
+			}
+		}
+		return roles, true
+	}
+	return fileRoles{}, false
 }
 
 // plainOperands are the static words that are no options. The value of an option may be among them, which does no harm.
@@ -114,32 +133,31 @@ var copyOptions = lazyTable(`-a -b -d -f -i -H -l -L -n -P -p -R -r -s -t= -T -u
 	--mode= --owner= --group= --no-target-directory --backup=? --preserve=? --no-preserve= --recursive --archive --force --verbose`)
 
 // copies tells sources from targets. A target that is a directory gets files by the names of the sources.
-func copies(s *script, c *call) (reads, writes []string) {
+func (s *script) copies(c *call) fileRoles {
 	p := copyOptions().parse(c.staticWords())
 	sources := texts(p.operands)
 	target, given := p.value("-t", "--target-directory")
 	if !given && len(sources) > 0 && !c.args[len(c.args)-1].dynamic {
-		target = static(sources[len(sources)-1])
+		target, given = static(sources[len(sources)-1]), true
 		if c.base() != "install" || !p.has("-d") {
 			sources = sources[:len(sources)-1]
 		}
-		given = true
 	}
-	reads = sources
+	roles := fileRoles{reads: sources}
 	if c.base() == "mv" {
-		writes = slices.Clone(sources)
+		roles = fileRoles{entries: sources}
 	}
 	if !given {
-		return reads, writes
+		return roles
 	}
-	writes = append(writes, target.text)
+	roles.writes = []string{target.text}
 	names, _ := s.absolute(target.text, c.scope)
 	if slices.ContainsFunc(names, func(name string) bool { return s.world.File(name).Dir }) {
 		for _, source := range sources {
-			writes = append(writes, strings.TrimSuffix(target.text, "/")+"/"+path.Base(source))
+			roles.writes = append(roles.writes, strings.TrimSuffix(target.text, "/")+"/"+path.Base(source))
 		}
 	}
-	return reads, writes
+	return roles
 }
 
 // printed is what a statement gives to the next one in a pipe, as far as the text says it: echo, printf, and cat of a

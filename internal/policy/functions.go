@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -67,13 +68,12 @@ func (s *script) defines(decl *syntax.FuncDecl, sure bool) {
 	}
 	for _, lit := range names {
 		name := lit.Value
-		for _, f := range s.functions[name] {
-			if f.decl == decl {
-				return // seen at the top of the text
-			}
+		if s.defined[decl] {
+			return // seen at the top of the text
 		}
 		s.functions[name] = append(s.functions[name], &function{decl: decl, name: name, sure: sure, memo: map[string]called{}})
 	}
+	s.defined[decl] = true
 }
 
 // values records that a name is assigned, statically or not, in one more place.
@@ -120,6 +120,12 @@ func (s *script) assignedBy(c *syntax.CallExpr) {
 		s.assignment(a)
 	}
 	for i, w := range c.Args {
+		s.client = s.client || networkClient(path.Base(w.Lit()))
+		if w.Lit() == "unset" { // command unset, too
+			for _, name := range c.Args[i+1:] {
+				s.unset[name.Lit()] = true
+			}
+		}
 		if i > 0 && assigner(c.Args[0].Lit()) {
 			s.assignedByText(w)
 		}
@@ -210,22 +216,29 @@ func (s *script) body(decl *syntax.FuncDecl, sc scope) {
 // callFunction judges a call of a function of this text. external tells that the name may also mean something else.
 func (s *script) callFunction(c *call) (f flow, external bool) {
 	bodies := s.functions[c.args[0].text]
-	external = c.functionIsSpecial()
+	external = c.functionIsSpecial() || s.unset[c.name()]
+	if len(bodies) > maxBodies {
+		s.exhausted = "the function " + quote(c.name()) + " is defined too often"
+		bodies = bodies[:maxBodies]
+	}
+	key := c.dirs.key() + c.stdin.key()
+	if s.guessing {
+		key += "\x00d"
+	}
 	for _, body := range bodies {
 		external = external || !body.sure || c.offset < body.decl.Pos().Offset()
-		f = f.or(s.callBody(body, c))
+		f = f.or(s.callBody(body, c, key))
 	}
 	return f, external
 }
 
-func (s *script) callBody(f *function, c *call) flow {
+// maxBodies bounds the definitions of one name that a call is judged by.
+const maxBodies = 8
+
+func (s *script) callBody(f *function, c *call, key string) flow {
 	sc := c.scope
 	if slices.Contains(sc.active, f) {
 		return stays(sc.dirs.orUnknown()) // it calls itself: the body is being judged
-	}
-	key := sc.dirs.key() + sc.stdin.key()
-	if s.guessing {
-		key += "\x00d"
 	}
 	if known, ok := f.memo[key]; ok {
 		if known.net {

@@ -34,7 +34,10 @@ func within(name, dir string) bool {
 // absolute gives the paths a word may mean from the directories that may be current, not cleaned. unresolved tells that
 // there are others.
 func (j *judge) absolute(word string, sc scope) (paths []string, unresolved bool) {
-	if strings.HasPrefix(word, "/") {
+	switch {
+	case word == "": // no file has this name
+		return nil, false
+	case word[0] == '/':
 		return []string{word}, false
 	}
 	for _, dir := range j.current(sc) {

@@ -76,13 +76,14 @@ func (s *script) defaultDecision(c *call, words []arg, otherwise finding) findin
 // secretsGiven keeps which secrets of the call a program would get that no rule names.
 func (s *script) secretsGiven(c *call, words []arg) {
 	for _, secret := range s.cmd.Secrets {
-		if s.ungiven[secret] {
-			continue
-		}
 		named := slices.ContainsFunc(s.rules.rules, func(r Rule) bool {
 			return r.Decision == Allow && slices.Contains(r.Secrets, secret) && r.Project == s.cmd.Project && s.matchesRule(&r, c, words)
 		})
-		s.ungiven[secret] = !named || anyDynamic(c.args)
+		if !named || anyDynamic(c.args) {
+			s.ungiven[secret] = true
+		} else {
+			s.given[secret] = true
+		}
 	}
 }
 

@@ -12,7 +12,10 @@ type script struct {
 	base    position // where the text stands in the outermost one, for nested texts
 
 	functions   map[string][]*function
+	defined     map[*syntax.FuncDecl]bool
 	vars        map[string]*variable
+	client      bool                 // a network client is named
+	unset       map[string]bool      // names that unset is given
 	moves       map[syntax.Node]bool // loops that may leave the shell in another directory
 	taintedVars map[string]bool      // variables that hold what a network client put out
 	taint       map[syntax.Node]bool // substitutions that do
@@ -44,6 +47,7 @@ type scope struct {
 	shell     bool // builtins of the shell count
 	functions bool // functions of the text count
 	depth     int  // wrappers and nested texts opened so far
+	level     int  // statements around
 	stdin     input
 	active    []*function // functions whose bodies are being judged
 }
@@ -59,7 +63,7 @@ type input struct {
 func (j *judge) newScript(d Dialect, source string, base position) *script {
 	return &script{
 		judge: j, dialect: d, source: source, base: base,
-		functions: map[string][]*function{}, vars: map[string]*variable{}, moves: map[syntax.Node]bool{},
+		functions: map[string][]*function{}, defined: map[*syntax.FuncDecl]bool{}, vars: map[string]*variable{}, unset: map[string]bool{}, moves: map[syntax.Node]bool{},
 		taintedVars: map[string]bool{}, taint: map[syntax.Node]bool{},
 	}
 }
@@ -92,6 +96,10 @@ func (s *script) text(n syntax.Node) string {
 // list judges statements one after the other.
 func (s *script) list(stmts []*syntax.Stmt, sc scope) flow {
 	last := stays(sc.dirs)
+	if sc.level++; sc.level > maxNesting {
+		s.exhausted = "the statements are nested too deep"
+		return last
+	}
 	for _, st := range stmts {
 		if now := last.any(); !now.dead() {
 			sc.dirs = now // what is not reached is judged from where it stands
@@ -103,12 +111,6 @@ func (s *script) list(stmts []*syntax.Stmt, sc scope) flow {
 
 // stmt judges one statement with its redirections.
 func (s *script) stmt(st *syntax.Stmt, sc scope) flow {
-	if len(sc.active) > 0 {
-		if s.calls--; s.calls < 0 {
-			s.exhausted = "the functions call each other too often"
-			return stays(sc.dirs)
-		}
-	}
 	sc.stdin = s.redirects(st, sc)
 	f := s.node(st, sc)
 	if st.Background || st.Coprocess || st.Disown {

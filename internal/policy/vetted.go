@@ -32,6 +32,9 @@ func (s *script) leaf(c *call) {
 	trusted, untrusted := s.lookUp(c)
 	found = append(found, untrusted...)
 	base := c.base()
+	if base == "printenv" {
+		found = append(found, confirm("env.dump", "variables are listed with their values"))
+	}
 	if trusted && onlyVersion(c.args) {
 		s.decideLeaf(c, vettedRule(base), nil, found)
 		return
@@ -128,7 +131,7 @@ func onlyVersion(args []arg) bool {
 const toolchains = `git gcc g++ cc c++ clang clang++ ld make gmake cmake ninja meson python python2 python3 pip pip3 pipx uv poetry
 	node npm npx yarn pnpm bun deno tsc ruby gem bundle perl php composer java javac mvn gradle kotlin kotlinc scala rustc cargo rustup
 	ghc cabal stack ocaml dune elixir mix erl julia Rscript lua luajit swift dotnet zig nim docker podman kubectl helm terraform
-	gofmt golangci-lint protoc bazel sqlite3 psql mysql jq rg tmux bash`
+	gofmt golangci-lint protoc bazel sqlite3 psql mysql jq rg tmux`
 
 func (s *script) defaultReason(c *call) string {
 	if v := vettedTable()[c.base()]; v != nil || c.base() == "git" {
@@ -154,6 +157,10 @@ func (s *script) lookUp(c *call) (trusted bool, found []finding) {
 	}
 	trusted = true
 	for _, name := range names {
+		if strings.HasPrefix(name, "/") && s.locate(s.world.File(name).Path) != outside {
+			found = append(found, confirm("program.untrusted", quote(name)+" lies where the agent can write"))
+			trusted = false
+		}
 		p := s.world.Program(name)
 		if p.Path == "" {
 			trusted = false

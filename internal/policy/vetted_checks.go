@@ -183,10 +183,7 @@ func harmlessAwk(text string) bool {
 
 func checkJq(s *script, c *call, p *parsed) []finding {
 	files := patternOperands(p, "-f", "--from-file")
-	var found []finding
-	if !p.has("--args") && !p.has("--jsonargs") {
-		found = s.readOperands(files, c.scope)
-	}
+	found := s.readOperands(files, c.scope)
 	if len(p.operands) > 0 {
 		for _, word := range []string{"env", "$ENV", "import", "include", "modulemeta"} {
 			if strings.Contains(p.operands[0].text, word) {

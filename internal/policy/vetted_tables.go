@@ -102,7 +102,7 @@ func filePrograms() []vettedProgram {
 		{name: "hexdump", operands: operandsFiles, table: newTable(`-b -c -C -d -e= !-f=@ -L=? -n= -o -s= -v -x --one-byte-octal
 			--one-byte-char --canonical --two-bytes-decimal --format= !--format-file=@ --color=? --length= --two-bytes-octal --skip=
 			--no-squeezing --two-bytes-hex`)},
-		{name: "diff", operands: operandsFiles, check: checkRecursiveDiff, table: newTable(`-# -q -s -c -C= -u -U= -e -n -y -W= -p -F= -t -T -l -r -N -x=
+		{name: "diff", operands: operandsFiles, check: checkRecursiveDiff, table: newTable(`-# -q -s -c -C= -u -U= -e -n -y -W= -p -F= -t -T !-l -r -N -x=
 			!-X=@ -S= -i -E -Z -b -w -B -I= -a -d -D= -L= --normal --brief --report-identical-files --context=? --unified=? --ed --rcs
 			--side-by-side --width= --left-column --suppress-common-lines --show-c-function --show-function-line= --label=
 			--expand-tabs --initial-tab --tabsize= --suppress-blank-empty --recursive --no-dereference --new-file
@@ -128,7 +128,7 @@ func searchPrograms() []vettedProgram {
 		{name: "grep", operands: operandsText, table: newTable(grepOptions), check: checkGrep},
 		{name: "egrep", operands: operandsText, table: newTable(grepOptions), check: checkGrep},
 		{name: "fgrep", operands: operandsText, table: newTable(grepOptions), check: checkGrep},
-		{name: "rg", operands: operandsText, check: checkRipgrep, table: newTable(`-# -e= -f=@ -A= -B= -C= -E= -F -H -I -L -M= -N -P -S -T= -U -V -a -b -c -d= -g= -h -i
+		{name: "rg", operands: operandsText, check: checkRipgrep, table: newTable(`-# -e= -f=@ -A= -B= -C= -E= -f=@ -F -H -I -L -M= -N -P -S -T= -U -V -a -b -c -d= -g= -h -i
 			-j= -l -m= -n -o -p -q -r= -s -t= -u -v -w -x !-z -0 --regexp= --file=@ --after-context= --before-context= --context=
 			--context-separator= --no-context-separator --encoding= --no-encoding --fixed-strings --no-fixed-strings --with-filename
 			--no-filename --follow --no-follow --max-columns= --max-columns-preview --no-line-number --pcre2 --no-pcre2 --smart-case
