@@ -90,6 +90,10 @@ func steps(b *syntax.BraceExp) sequence {
 	var last int64
 	if q.letters {
 		q.first, last = int64(from[0]), int64(to[0])
+		if min(q.first, last) < '\\' && max(q.first, last) > '\\' {
+			q.count = maxAlternatives + 1 // the backslash among them quotes what comes next
+			return q
+		}
 	} else {
 		q.first, _ = strconv.ParseInt(from, 10, 64) // SplitBraces has looked
 		last, _ = strconv.ParseInt(to, 10, 64)
