@@ -172,6 +172,61 @@ func (c *Client) InstallService(ctx context.Context, in InstallService) (PlanVie
 	return call[PlanView](ctx, c, "service.install", in)
 }
 
+// Projects lists projects.
+func (c *Client) Projects(ctx context.Context, in ProjectsQuery) (ProjectPage, error) {
+	return call[ProjectPage](ctx, c, "project.list", in)
+}
+
+// Project gives one project.
+func (c *Client) Project(ctx context.Context, in ProjectRef) (Project, error) {
+	return call[Project](ctx, c, "project.show", in)
+}
+
+// AddProject registers a directory.
+func (c *Client) AddProject(ctx context.Context, in AddProject) (ProjectChange, error) {
+	return call[ProjectChange](ctx, c, "project.add", in)
+}
+
+// RemoveProject unregisters a directory.
+func (c *Client) RemoveProject(ctx context.Context, in ProjectRef) (ProjectChange, error) {
+	return call[ProjectChange](ctx, c, "project.remove", in)
+}
+
+// RebindProject says which directory a project is from now on.
+func (c *Client) RebindProject(ctx context.Context, in RebindProject) (ProjectChange, error) {
+	return call[ProjectChange](ctx, c, "project.rebind", in)
+}
+
+// GrantProject gives somebody a role on a project, or takes it away.
+func (c *Client) GrantProject(ctx context.Context, in GrantProject) (Granted, error) {
+	return call[Granted](ctx, c, "project.grant", in)
+}
+
+// RemoteSessions lists remote sessions.
+func (c *Client) RemoteSessions(ctx context.Context, in RemoteSessionsQuery) (RemoteSessionPage, error) {
+	return call[RemoteSessionPage](ctx, c, "session.list", in)
+}
+
+// RemoteSession gives one remote session.
+func (c *Client) RemoteSession(ctx context.Context, in RemoteSessionRef) (RemoteSession, error) {
+	return call[RemoteSession](ctx, c, "session.show", in)
+}
+
+// GrantSession gives somebody a role in a remote session, or takes it away.
+func (c *Client) GrantSession(ctx context.Context, in GrantSession) (Granted, error) {
+	return call[Granted](ctx, c, "session.grant", in)
+}
+
+// HandOver makes a token that lets somebody into a remote session once.
+func (c *Client) HandOver(ctx context.Context, in HandOver) (HandedOver, error) {
+	return call[HandedOver](ctx, c, "session.handoff", in)
+}
+
+// CloseSession closes a remote session.
+func (c *Client) CloseSession(ctx context.Context, in RemoteSessionRef) (RemoteSessionChange, error) {
+	return call[RemoteSessionChange](ctx, c, "session.close", in)
+}
+
 // Tokens lists tokens.
 func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) {
 	return call[TokenPage](ctx, c, "token.list", in)

@@ -41,6 +41,19 @@ type Service interface {
 	RotateToken(ctx context.Context, in TokenRef) (TokenChange, error)
 	RevokeToken(ctx context.Context, in TokenRef) (TokenChange, error)
 
+	// What surrounds the tools of /mcp, see runtime.go.
+	Projects(ctx context.Context, in ProjectsQuery) (ProjectPage, error)
+	Project(ctx context.Context, in ProjectRef) (Project, error)
+	AddProject(ctx context.Context, in AddProject) (ProjectChange, error)
+	RemoveProject(ctx context.Context, in ProjectRef) (ProjectChange, error)
+	RebindProject(ctx context.Context, in RebindProject) (ProjectChange, error)
+	GrantProject(ctx context.Context, in GrantProject) (Granted, error)
+	RemoteSessions(ctx context.Context, in RemoteSessionsQuery) (RemoteSessionPage, error)
+	RemoteSession(ctx context.Context, in RemoteSessionRef) (RemoteSession, error)
+	GrantSession(ctx context.Context, in GrantSession) (Granted, error)
+	HandOver(ctx context.Context, in HandOver) (HandedOver, error)
+	CloseSession(ctx context.Context, in RemoteSessionRef) (RemoteSessionChange, error)
+
 	AuthCapabilities(ctx context.Context, in None) (AuthCapabilities, error)
 	InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error)
 	MountServer(ctx context.Context, in MountServer) (Mounted, error)

@@ -12,7 +12,9 @@ var groups = []Group{
 	{Path: "daemon", Short: "Start, stop, restart, upgrade and look at the daemon"},
 	{Path: "plan", Short: "See what mcpx proposes"},
 	{Path: "profile", Short: "Give agents sets of servers at once"},
+	{Path: "project", Short: "Say which directories the tools of /mcp may reach"},
 	{Path: "server", Short: "Add, change and use MCP servers"},
+	{Path: "session", Short: "See and share the remote sessions at /mcp"},
 	{Path: "token", Short: "Make, rotate and end the tokens of agents"},
 }
 
@@ -35,6 +37,8 @@ func commands() []Command {
 		credentialAdd, credentialSet, credentialList, credentialShow, credentialCheck, credentialBind, credentialRotate, credentialMove, credentialRemove,
 		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
 		serverLogs, serverTools, serverCall, serverImport,
+		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant,
+		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,
 		demoServer, version,

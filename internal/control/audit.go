@@ -12,6 +12,7 @@ import (
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
 
@@ -38,7 +39,8 @@ type known struct {
 	agents     []converge.AgentRecord // with the mounts that their profiles ask for
 	followed   []converge.AgentRecord // those of which that is new
 	records    []converge.FileRecord
-	open       []converge.Plan // ready, errored and applying
+	projects   []session.Project // that are registered
+	open       []converge.Plan   // ready, errored and applying
 	asked      []approval.Approval
 	receipts   []converge.Receipt // the recent ones
 	pinned     map[string]bool
@@ -168,6 +170,11 @@ func (c *Control) lookOf(k known, agent, home, project string, moved []string) c
 			add(m.Project)
 		}
 	}
+	for _, p := range k.projects {
+		if p.State == session.ProjectOK {
+			add(p.Path)
+		}
+	}
 	for _, r := range k.records {
 		add(r.File.Project)
 	}
@@ -187,6 +194,9 @@ func (c *Control) learn(ctx context.Context, r store.Reader, k *known) error {
 		return err
 	}
 	if k.agents, err = r.AgentRecords(ctx); err != nil {
+		return err
+	}
+	if k.projects, err = session.AllProjects(ctx, r, false); err != nil {
 		return err
 	}
 	k.agents, k.followed = following(k.agents, k.servers)

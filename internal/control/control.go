@@ -91,9 +91,12 @@ type Config struct {
 	Random     io.Reader
 	// ProbeHub asks mcp_hub with a token, "" without one, and says whether it was let in.
 	ProbeHub func(ctx context.Context, token string) (in bool, err error)
-	IDs      *id.Source
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Directories says what is where projects are; HandoffKey makes the tokens of hand-overs, the same as for the tools.
+	Directories Directories
+	HandoffKey  []byte
+	IDs         *id.Source
+	Now         func() time.Time
+	Log         *slog.Logger
 	// Overlay is routed beside the catalog for the life of this daemon and never written. Its entries have ids.
 	Overlay []catalog.Server
 }
@@ -165,6 +168,8 @@ func New(c Config) (*Control, error) {
 		{"TokenFiles", c.TokenFiles == nil},
 		{"Random", c.Random == nil},
 		{"ProbeHub", c.ProbeHub == nil},
+		{"Directories", c.Directories == nil},
+		{"HandoffKey", len(c.HandoffKey) == 0},
 		{"IDs", c.IDs == nil},
 		{"Now", c.Now == nil},
 		{"Log", c.Log == nil},

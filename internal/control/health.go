@@ -11,8 +11,8 @@ import (
 	"mcpx/internal/store"
 )
 
-// Projects are the directories at whose files the last audit looked. The daemon watches them.
-func (c *Control) Projects() []string {
+// KnownProjects are the directories at whose files the last audit looked. The daemon watches them.
+func (c *Control) KnownProjects() []string {
 	c.seeing.Lock()
 	defer c.seeing.Unlock()
 	return slices.Clone(c.projects)

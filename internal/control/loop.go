@@ -27,9 +27,12 @@ func (c *Control) stir() {
 	}
 }
 
-// Turn is one turn of the loop that the daemon runs: everything is looked at, plans are made, and those that need nobody
+// Turn is one turn of the loop that the daemon runs: projects that moved are noticed, everything is looked at, plans are made, and those that need nobody
 // are applied, one after the other, with another look in between.
 func (c *Control) Turn(ctx context.Context) error {
+	if err := c.lookAtProjects(ctx); err != nil {
+		return err
+	}
 	tried := map[string]bool{}
 	for range maxRound {
 		applied, err := c.turnOnce(ctx, tried)

@@ -224,10 +224,15 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	if err != nil {
 		return err
 	}
+	seal, err := stateKey(c.Paths)
+	if err != nil {
+		return err
+	}
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certified: newCertificates(d).certified, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
+		Directories: directories{d}, HandoffKey: workKey(seal),
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})

@@ -71,7 +71,7 @@ func (d *Daemon) converge(ctx context.Context, hints <-chan []string) {
 	defer next.Stop()
 	every := time.NewTicker(lookEvery)
 	defer every.Stop()
-	projects := d.control.Projects()
+	projects := d.control.KnownProjects()
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,7 +94,7 @@ func (d *Daemon) converge(ctx context.Context, hints <-chan []string) {
 // rewatch lets the files of projects be watched that became known. What changed in them since they were looked at is told
 // as soon as they are.
 func (d *Daemon) rewatch(known *[]string) {
-	if now := d.control.Projects(); !slices.Equal(now, *known) {
+	if now := d.control.KnownProjects(); !slices.Equal(now, *known) {
 		*known = now
 		d.watcher.Load().Refresh()
 	}
@@ -106,7 +106,7 @@ func (d *Daemon) watched() []string {
 	if err != nil {
 		return nil // no home: an audit says so
 	}
-	return system.Watched(d.control.Projects())
+	return system.Watched(d.control.KnownProjects())
 }
 
 // grown are the directories in which more of them may appear.
@@ -115,7 +115,7 @@ func (d *Daemon) grown() []string {
 	if err != nil {
 		return nil
 	}
-	return system.Grown(d.control.Projects())
+	return system.Grown(d.control.KnownProjects())
 }
 
 // watching says how soon changes are noticed.

@@ -14,6 +14,13 @@ import (
 	"mcpx/internal/work"
 )
 
+// workKey makes digests of arguments and tokens of hand-overs, in the tools and in the commands alike.
+func workKey(key []byte) []byte {
+	own := hmac.New(sha256.New, key) // as for the sessions of mcp_hub
+	own.Write([]byte("operations and hand-overs"))
+	return own.Sum(nil)
+}
+
 // newWorker makes what carries out the tools of /mcp, and carries to its end what an earlier daemon has begun. What cannot
 // be decided now waits, and keeps nobody else from starting.
 func (d *Daemon) newWorker(ctx context.Context) error {
@@ -21,10 +28,8 @@ func (d *Daemon) newWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own := hmac.New(sha256.New, seal) // as for the sessions of mcp_hub
-	own.Write([]byte("operations and hand-overs"))
 	d.worker, err = work.New(work.Config{
-		DB: d.db, Key: own.Sum(nil), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
+		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
 		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values,
 	})
 	if err != nil {

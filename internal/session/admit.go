@@ -99,7 +99,7 @@ func Projects(ctx context.Context, r Reader, principal string) ([]Admission, err
 
 // SessionsRequest asks for the sessions that a principal can attach to.
 type SessionsRequest struct {
-	Principal string
+	Principal string // "" everybody's, for the operator; their roles are "" then
 	State     State  // "" every one
 	Query     string // in the label, the name of the project or the id; "" everything
 	Before    uint64 // Next of the page before
@@ -118,9 +118,12 @@ const maxLooked = 5 * MaxSessionPage
 // Sessions is one page of the sessions that a principal can attach to. With a Query it may hold fewer than Limit although
 // it is not the last.
 func Sessions(ctx context.Context, r Reader, in SessionsRequest) (Page, error) {
-	grants, err := AllGrants(ctx, r, ListGrants{Principal: in.Principal})
-	if err != nil {
-		return Page{}, err
+	var grants []Grant
+	if in.Principal != "" {
+		var err error
+		if grants, err = AllGrants(ctx, r, ListGrants{Principal: in.Principal}); err != nil {
+			return Page{}, err
+		}
 	}
 	all, err := AllProjects(ctx, r, true)
 	if err != nil {
@@ -146,7 +149,7 @@ func Sessions(ctx context.Context, r Reader, in SessionsRequest) (Page, error) {
 			looked++
 			list.Before = s.Use
 			a := Admission{Session: s, Project: projects[s.Project], Role: RoleIn(s, in.Principal, grants)}
-			if a.Role != "" && a.fits(in.Query) {
+			if (a.Role != "" || in.Principal == "") && a.fits(in.Query) {
 				page.Sessions = append(page.Sessions, a)
 			}
 		}

@@ -49,7 +49,7 @@ const (
 // Register makes a project of a directory. Invalid project-path-invalid, NotFound project-missing, Denied project-refused,
 // Conflict project-exists, project-overlaps, project-unstable and project-elsewhere.
 func Register(in RegisterRequest) (Project, Registered, error) {
-	clean, err := projectPath(in.Path)
+	clean, err := ProjectPath(in.Path)
 	if err != nil {
 		return Project{}, "", err
 	}
@@ -101,7 +101,7 @@ type RebindRequest struct {
 func Rebind(in RebindRequest) (Project, bool, error) {
 	p := in.Project
 	if in.Path != "" {
-		clean, err := projectPath(in.Path)
+		clean, err := ProjectPath(in.Path)
 		if err != nil {
 			return Project{}, false, err
 		}
@@ -123,7 +123,8 @@ func Unregister(p Project, now time.Time) Project {
 	return p
 }
 
-func projectPath(given string) (string, error) {
+// ProjectPath is a path as a project keeps it. Invalid project-path-invalid.
+func ProjectPath(given string) (string, error) {
 	bad := func(why string) (string, error) {
 		return "", fault.New(fault.Invalid, "project-path-invalid").Saying("%s cannot be the path of a project: %s", quoted(given), why).
 			Hinting("give the absolute path of a directory")

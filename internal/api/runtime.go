@@ -1,0 +1,144 @@
+package api
+
+import (
+	"time"
+
+	"mcpx/internal/session"
+)
+
+// Project is a registered directory, with what is at its path now.
+type Project struct {
+	session.Project
+	Unread string `json:"unread,omitempty"` // why nobody can tell what is at the path now
+	Open   int    `json:"open_sessions"`
+	// Grants are the roles of others on it; only of one that is shown.
+	Grants []session.Grant `json:"grants,omitempty"`
+}
+
+// ProjectsQuery selects projects.
+type ProjectsQuery struct {
+	All bool `json:"-" query:"all"` // the unregistered ones too
+}
+
+// ProjectPage is a list of projects in order of registration.
+type ProjectPage struct {
+	Projects []Project `json:"projects"`
+	Next     []string  `json:"next"` // commands
+}
+
+// ProjectRef names one project: its name, its id, or its path.
+type ProjectRef struct {
+	Project string `json:"-" path:"project"`
+}
+
+// AddProject registers a directory.
+type AddProject struct {
+	Path     string             `json:"path"`               // absolute; links in it are kept
+	Name     string             `json:"name,omitempty"`     // "" is made from the path
+	Identity session.Recognised `json:"identity,omitempty"` // "" physical
+	Overlap  bool               `json:"overlap,omitempty"`  // it may lie in another project, hold one, or be one
+}
+
+// RebindProject says which directory a project is from now on.
+type RebindProject struct {
+	Project  string             `json:"-" path:"project"`
+	Path     string             `json:"path,omitempty"`     // absolute; "" is where it was
+	Identity session.Recognised `json:"identity,omitempty"` // "" as before
+	Overlap  bool               `json:"overlap,omitempty"`
+}
+
+// ProjectChange is what became of a project.
+type ProjectChange struct {
+	State   string   `json:"state"` // added, restored, already_added, rebound, already_bound, removed
+	Already bool     `json:"already,omitempty"`
+	Project Project  `json:"project"`
+	Text    string   `json:"text"`
+	Next    []string `json:"next"` // commands
+
+	Operation string `json:"operation,omitempty"`
+}
+
+// GrantProject gives a principal a role on a project, or takes it away.
+type GrantProject struct {
+	Project   string       `json:"-" path:"project"`
+	Principal string       `json:"principal"`
+	Role      session.Role `json:"role,omitempty"`   // owner, editor, viewer
+	Revoke    bool         `json:"revoke,omitempty"` // take the role away
+}
+
+// GrantSession gives a principal a role in a session, or takes it away.
+type GrantSession struct {
+	Session   string       `json:"-" path:"session"`
+	Principal string       `json:"principal"`
+	Role      session.Role `json:"role,omitempty"`   // editor, approver, viewer
+	Revoke    bool         `json:"revoke,omitempty"` // take the role away
+}
+
+// Granted is what became of a role.
+type Granted struct {
+	State     string       `json:"state"` // granted, already_granted, revoked, already_revoked
+	Already   bool         `json:"already,omitempty"`
+	About     string       `json:"about"` // id of the project or session
+	Principal string       `json:"principal"`
+	Role      session.Role `json:"role,omitempty"` // "" none
+	Text      string       `json:"text"`
+
+	Operation string `json:"operation,omitempty"`
+}
+
+// RemoteSession is a durable session at /mcp.
+type RemoteSession struct {
+	session.Session
+	Name string `json:"project"` // of its project
+	// Grants are the roles of others in it, Plans its work plans; only of one that is shown.
+	Grants []session.Grant    `json:"grants,omitempty"`
+	Plans  []session.WorkPlan `json:"plans,omitempty"`
+}
+
+// RemoteSessionsQuery selects sessions of everybody.
+type RemoteSessionsQuery struct {
+	State  string `json:"-" query:"state"` // open, closed, all; "" open
+	Query  string `json:"-" query:"query"` // in the label, the name of the project or the id
+	Cursor string `json:"-" query:"cursor"`
+	Limit  int    `json:"-" query:"limit"` // 0 and everything above 200 is 200
+}
+
+// RemoteSessionPage is a list of sessions, the last used first.
+type RemoteSessionPage struct {
+	Sessions []RemoteSession `json:"sessions"`
+	Cursor   string          `json:"next_cursor,omitempty"` // "" it is the last page
+	Next     []string        `json:"next"`                  // commands
+}
+
+// RemoteSessionRef names one session: its id or a beginning of it.
+type RemoteSessionRef struct {
+	Session string `json:"-" path:"session"`
+}
+
+// RemoteSessionChange is what became of a session.
+type RemoteSessionChange struct {
+	State   string        `json:"state"` // closed, already_closed
+	Already bool          `json:"already,omitempty"`
+	Session RemoteSession `json:"session"`
+	Text    string        `json:"text"`
+
+	Operation string `json:"operation,omitempty"`
+}
+
+// HandOver asks for a token that lets somebody into a session once.
+type HandOver struct {
+	Session string       `json:"-" path:"session"`
+	Role    session.Role `json:"role,omitempty"`  // editor, approver, viewer; "" viewer
+	Seconds int          `json:"ttl_s,omitempty"` // 60 to 86400; 0 is 600
+}
+
+// HandedOver is a token that lets somebody into a session once.
+type HandedOver struct {
+	ID      string       `json:"handoff_id"`
+	Session string       `json:"remote_session_id"`
+	Token   string       `json:"token"`
+	Role    session.Role `json:"role"`
+	Expires time.Time    `json:"expires_at"`
+
+	Operation string `json:"operation,omitempty"`
+}
