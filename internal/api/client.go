@@ -302,6 +302,11 @@ func (c *Client) MountServer(ctx context.Context, in MountServer) (Mounted, erro
 	return call[Mounted](ctx, c, "agent.mount", in)
 }
 
+// KeepCertificate lets the certificate of a run count.
+func (c *Client) KeepCertificate(ctx context.Context, in KeepCertificate) (KeptCertificate, error) {
+	return call[KeptCertificate](ctx, c, "agent.certify", in)
+}
+
 // RecordCutover calls cutover.record.
 func (c *Client) RecordCutover(ctx context.Context, in RecordCutover) (Cutover, error) {
 	return call[Cutover](ctx, c, "cutover.record", in)

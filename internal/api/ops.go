@@ -71,6 +71,7 @@ var Ops = []Op{
 	{Name: "hub.runtime", Method: "GET", Path: "/v1/hub/{agent}/runtime", Need: Read, In: HubRuntimeQuery{}, Out: HubRuntime{}, Short: "What runs for one agent"},
 	{Name: "hub.credentials", Method: "GET", Path: "/v1/hub/{agent}/credentials", Need: Read, In: HubQuery{}, Out: HubCredentials{}, Short: "Credentials that the servers of one agent need, without values"},
 	{Name: "hub.catalog", Method: "GET", Path: "/v1/hub/{agent}/catalog", Need: Read, In: HubCatalogQuery{}, Out: HubCatalog{}, Short: "Search the catalog for one agent"},
+	{Name: "agent.certify", Method: "POST", Path: "/v1/agents/{agent}/certificate", Need: Judge, In: KeepCertificate{}, Out: KeptCertificate{}, Keyed: true, Short: "Let the certificate of a run with a real client count"},
 	{Name: "cutover.record", Method: "POST", Path: "/v1/cutovers/{from}", Need: Judge, In: RecordCutover{}, Out: Cutover{}, Keyed: true, Short: "Record that a person retires another hub"},
 	{Name: "server.list", Method: "GET", Path: "/v1/servers", Need: Read, In: ServersQuery{}, Out: ServerPage{}, Short: "All servers, sorted by name"},
 	{Name: "server.show", Method: "GET", Path: "/v1/servers/{server}", Need: Read, In: ServerRef{}, Out: Server{}, Short: "One server by name or alias"},

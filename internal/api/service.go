@@ -72,6 +72,7 @@ type Service interface {
 	HubCredentials(ctx context.Context, in HubQuery) (HubCredentials, error)
 	HubCatalog(ctx context.Context, in HubCatalogQuery) (HubCatalog, error)
 
+	KeepCertificate(ctx context.Context, in KeepCertificate) (KeptCertificate, error)
 	RecordCutover(ctx context.Context, in RecordCutover) (Cutover, error)
 
 	Servers(ctx context.Context, in ServersQuery) (ServerPage, error)

@@ -248,6 +248,7 @@ type ImportServers struct {
 	AllOrNothing bool   `json:"all_or_nothing,omitempty"` // one entry that cannot be imported stops the others
 	Unread       int    `json:"unread,omitempty"`         // entries of the file that could not be read
 	Ref          string `json:"ref,omitempty"`            // path of the file, for the provenance
+	From         string `json:"from,omitempty"`           // the other hub whose servers they are, as cutover.NAME calls it
 }
 
 // ImportReport says what became of each entry.

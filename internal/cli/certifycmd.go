@@ -9,14 +9,13 @@ import (
 	"strings"
 
 	"mcpx/internal/api"
-	"mcpx/internal/atomicfile"
 	"mcpx/internal/certify"
 	"mcpx/internal/demo"
 	"mcpx/internal/fault"
 )
 
 var certifyAgent = Command{
-	Path: "certify", Short: "Try a real agent with mcpx, in a home of its own", Args: "AGENT", Min: 1, Max: 1,
+	Path: "certify", Short: "Try a real agent with mcpx, in a home of its own", Op: "agent.certify", Args: "AGENT", Min: 1, Max: 1,
 	Complete: func(context.Context, *Env) []string { return certify.Agents() },
 	Long: "The agent of this machine writes a configuration in a scratch home, with a stub in place of its model: no login is\n" +
 		"needed, and your own files are not touched. It is run directly, through mcpx after a plan was applied, over a kill and\n" +
@@ -60,7 +59,7 @@ var certifyAgent = Command{
 			}
 		}
 		if a.Bool("keep") {
-			if err := e.keepCertificate(done); err != nil {
+			if err := e.keepCertificate(ctx, done); err != nil {
 				return err
 			}
 		}
@@ -87,19 +86,13 @@ func writeCertificate(dir string, c certify.Certificate) error {
 	return nil
 }
 
-// keepCertificate puts the certificate where the daemon looks for it. One of a run that failed takes the place of an older
+// keepCertificate gives the certificate to the daemon of this home. One of a run that failed takes the place of an older
 // one, too.
-func (e *Env) keepCertificate(c certify.Certificate) error {
-	paths, err := e.Paths()
+func (e *Env) keepCertificate(ctx context.Context, c certify.Certificate) error {
+	service, err := e.API(ctx)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(paths.State, "certificates")
-	if err := api.MakePrivate(paths.State); err != nil {
-		return err
-	}
-	if err := errors.Join(api.MakePrivate(dir), atomicfile.Write(filepath.Join(dir, c.Agent+".json"), c.JSON(), 0o600)); err != nil {
-		return fault.New(fault.Unavailable, "certify-not-kept").Saying("the certificate cannot be written to %s", dir).Because(err)
-	}
-	return nil
+	_, err = service.KeepCertificate(e.operation(ctx), api.KeepCertificate{Agent: c.Agent, Certificate: c.JSON()})
+	return err
 }

@@ -145,10 +145,11 @@ var cutoverImport = Command{
 	Example: "mcpx cutover import-catalog --from oldhub hub.json --apply",
 	Flags:   []Flag{fromFlag, {Name: "apply", Kind: BoolFlag, Usage: "write; without it nothing is changed"}},
 	Run: func(ctx context.Context, e *Env, a Args) error {
-		if _, err := e.hub(a); err != nil {
+		hub, err := e.hub(a)
+		if err != nil {
 			return err
 		}
-		return e.importFile(ctx, a.Pos(0), importing{format: "auto", apply: a.Bool("apply"), next: true})
+		return e.importFile(ctx, a.Pos(0), importing{format: "auto", apply: a.Bool("apply"), next: true, from: hub.Name})
 	},
 }
 

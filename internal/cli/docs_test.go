@@ -174,6 +174,7 @@ func TestDocFindings(t *testing.T) {
 		converge.KindRisk:   "What raises the risk of a plan",
 		converge.KindAuto:   "Why a plan is not applied by itself\n\nIt needs a person then, which is the default for everything. Some reasons of risk count here, too.",
 		converge.KindStale:  "Why a plan was superseded",
+		converge.KindVoid:   "Why a certificate does not count\n\nThe event `agent.certificate_void` says it, and so does `mcpx certify --keep`.",
 		converge.KindHealth: "Health\n\nWhat `mcpx doctor` and `mcpx health` tell beside the words above.",
 	}
 	for _, kind := range converge.Kinds() {

@@ -72,7 +72,8 @@ type importing struct {
 	apply  bool
 	whole  bool // all or nothing
 	trust  bool
-	limit  int // of entries that are shown; 0 is no limit
+	limit  int    // of entries that are shown; 0 is no limit
+	from   string // the other hub whose file it is; "" none
 	next   bool
 }
 
@@ -88,7 +89,7 @@ func (e *Env) importFile(ctx context.Context, name string, how importing) error 
 	if err != nil {
 		return err
 	}
-	in := api.ImportServers{DryRun: !how.apply, Pending: !how.trust, AllOrNothing: how.whole, Servers: []catalog.Server{}}
+	in := api.ImportServers{DryRun: !how.apply, Pending: !how.trust, AllOrNothing: how.whole, From: how.from, Servers: []catalog.Server{}}
 	if name != "-" {
 		if in.Ref, err = filepath.Abs(name); err != nil {
 			in.Ref = name // only for the provenance

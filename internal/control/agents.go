@@ -27,11 +27,15 @@ func (c *Control) AuthCapabilities(ctx context.Context, _ api.None) (api.AuthCap
 		return err
 	})
 	out := api.AuthCapabilities{Agents: []api.AgentAuth{}}
+	certificates := c.cfg.Certificates(ctx)
 	for _, a := range c.cfg.Agents() {
 		out.Agents = append(out.Agents, api.AgentAuth{
 			Agent: a.Agent, Title: a.Title, Strategies: converge.Strategies(a.Agent), Variable: auth.Variable(a.Agent),
 			Installed: recordOf(records, a.Agent).Control, Certified: []string{}, Evidence: a.Evidence,
 		})
+		if one, known := certificates[a.Agent]; known && one.Void == "" {
+			out.Agents[len(out.Agents)-1].Certified = []string{one.Version}
+		}
 	}
 	return out, err
 }

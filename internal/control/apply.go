@@ -291,12 +291,31 @@ func (c *Control) close(ctx context.Context, tx store.Tx, p *converge.Plan, rece
 	for _, f := range receipt.Files {
 		files = append(files, file{f.Path, f.Before, f.After})
 	}
-	return c.tellPlan(ctx, tx, end.kind, *p, end.text, struct {
+	err := c.tellPlan(ctx, tx, end.kind, *p, end.text, struct {
 		Receipt  string                `json:"receipt_id"`
 		State    converge.ReceiptState `json:"state"`
 		Files    []file                `json:"files"`
 		Problems []converge.Problem    `json:"problems"`
 	}{receipt.ID, receipt.State, files, receipt.Problems})
+	if err != nil || !end.applied || p.Agent != "" {
+		return err
+	}
+	return c.tellService(ctx, tx, *p, *receipt)
+}
+
+// tellService tells what became of the service: the only file that is no agent's.
+func (c *Control) tellService(ctx context.Context, tx store.Tx, p converge.Plan, receipt converge.Receipt) error {
+	for _, f := range receipt.Files {
+		kind, text := event.ServiceInstalled, "the daemon is a service of the user: "+f.Path
+		if f.After.Absent {
+			kind, text = event.ServiceRemoved, "the daemon is no service of the user any more: "+f.Path+" is gone"
+		}
+		refs := event.Refs{event.RefPlan: p.ID, event.RefReceipt: receipt.ID, event.RefPath: f.Path}
+		if err := c.tell(ctx, tx, kind, refs, text, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeBack notes on a receipt that it was rolled back.

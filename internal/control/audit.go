@@ -69,7 +69,10 @@ func (c *Control) auditLocked(ctx context.Context, in api.RunAudit) (api.Audit, 
 		}
 	}
 	err := c.counted(ctx, &out, func(tx store.Tx) error {
-		if err := c.keep(ctx, tx, w); err != nil || in.NoPlan {
+		if err := c.keep(ctx, tx, w); err != nil {
+			return err
+		}
+		if err := c.noteCertificates(ctx, tx); err != nil || in.NoPlan {
 			return err
 		}
 		return c.settle(ctx, tx, in, w, made, &out)
@@ -278,7 +281,7 @@ func (c *Control) world(ctx context.Context, in api.RunAudit, look converge.Look
 	w := converge.World{
 		Files: seen.Files, Findings: findings, Servers: k.servers, Revision: catalog.Revision(k.servers), Agents: k.agents,
 		Policy: c.cfg.Policy(), Adapter: c.cfg.Adapter, Port: c.port(), Token: c.cfg.TokenOnly(), Program: c.cfg.Program, Look: look,
-		Staged: converge.StagedFrom(k.candidates), Pinned: k.pinned, Known: k.secrets, Waiting: map[string]bool{}, Certified: c.cfg.Certified(ctx),
+		Staged: converge.StagedFrom(k.candidates), Pinned: k.pinned, Known: k.secrets, Waiting: map[string]bool{}, Certified: certified(c.cfg.Certificates(ctx)),
 		Receipts: k.receipts, Records: k.records, Now: c.cfg.Now(),
 	}
 	w.Asked.Retry = actorOf(ctx).Channel != channelLoop // a person who asks again wants what failed, too

@@ -69,8 +69,10 @@ type Config struct {
 	// Policy is what config/policy.toml says now; TokenOnly whether the loopback listener asks everybody for a token.
 	Policy    func() converge.Policy
 	TokenOnly func() bool
-	// Certified are the agents whose installed program has a certificate that counts.
-	Certified func(ctx context.Context) map[string]bool
+	// Certificates are those of the agents that have one, by agent. KeepCertificate puts one in the place of another; it fails
+	// with Invalid certificate-invalid when it is of another agent, or none.
+	Certificates    func(ctx context.Context) map[string]converge.Certificate
+	KeepCertificate func(agent string, data []byte) error
 	// Watching says how soon a change of a file is noticed.
 	Watching func() converge.Watching
 	// Adapter is the version of the code that reads and writes the files; Program the path of mcpx.
@@ -156,7 +158,8 @@ func New(c Config) (*Control, error) {
 		{"CheckBackup", c.CheckBackup == nil},
 		{"Policy", c.Policy == nil},
 		{"TokenOnly", c.TokenOnly == nil},
-		{"Certified", c.Certified == nil},
+		{"Certificates", c.Certificates == nil},
+		{"KeepCertificate", c.KeepCertificate == nil},
 		{"Watching", c.Watching == nil},
 		{"Adapter", c.Adapter == ""},
 		{"Program", c.Program == ""},

@@ -78,24 +78,24 @@ type bench struct {
 	restart []api.RestartDaemon
 	reloads int
 
-	files     []catalog.File
-	looked    converge.Look
-	observed  converge.Observation
-	target    fakeTarget
-	policy    converge.Policy
-	person    error // why the caller is none
-	now       time.Time
-	tokens    *fakeTokenFiles
-	letIn     func(token string) (bool, error) // what mcp_hub answers
-	certified map[string]bool
-	dirs      fakeDirectories
+	files        []catalog.File
+	looked       converge.Look
+	observed     converge.Observation
+	target       fakeTarget
+	policy       converge.Policy
+	person       error // why the caller is none
+	now          time.Time
+	tokens       *fakeTokenFiles
+	letIn        func(token string) (bool, error) // what mcp_hub answers
+	certificates map[string]converge.Certificate
+	dirs         fakeDirectories
 }
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context) {
 	t.Helper()
-	b := &bench{gateway: &fakeGateway{}, logs: &fakeLogs{}, now: start, tokens: newFakeTokenFiles(), dirs: fakeDirectories{}}
+	b := &bench{gateway: &fakeGateway{}, logs: &fakeLogs{}, now: start, tokens: newFakeTokenFiles(), dirs: fakeDirectories{}, certificates: map[string]converge.Certificate{}}
 	now := func() time.Time { return b.now }
 	c, err := New(Config{
 		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Listener: "127.0.0.1:30000", Base: "http://127.0.0.1:30000"},
@@ -115,11 +115,15 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 		ParseAgent: func(name string) (string, error) { return name, nil },
 		Person:     func(int) (string, error) { return "/dev/pts/1", b.person }, CheckBackup: func(string, converge.Written) error { return nil },
 		Policy: func() converge.Policy { return b.policy }, TokenOnly: func() bool { return false }, Adapter: "1", Program: "/bin/mcpx",
-		Secrets:   newFakeSecrets(),
-		Certified: func(context.Context) map[string]bool { return b.certified },
-		Watching:  func() converge.Watching { return converge.Watching{} },
-		Resident:  func(pid int) int64 { return int64(pid) * 1000 },
-		Stop:      func(children bool) { b.stopped = append(b.stopped, children) },
+		Secrets:      newFakeSecrets(),
+		Certificates: func(context.Context) map[string]converge.Certificate { return b.certificates },
+		KeepCertificate: func(agent string, data []byte) error {
+			b.certificates[agent] = converge.Certificate{Version: string(data), Program: "p"}
+			return nil
+		},
+		Watching: func() converge.Watching { return converge.Watching{} },
+		Resident: func(pid int) int64 { return int64(pid) * 1000 },
+		Stop:     func(children bool) { b.stopped = append(b.stopped, children) },
 		Restart: func(_ context.Context, in api.RestartDaemon) (api.Restarted, error) {
 			b.restart = append(b.restart, in)
 			return api.Restarted{OldPid: 42}, nil

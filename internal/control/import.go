@@ -31,6 +31,11 @@ func (c *Control) ImportServers(ctx context.Context, in api.ImportServers) (api.
 	if len(in.Servers) > maxImport {
 		return api.ImportReport{}, fault.New(fault.Invalid, "import-too-large").Saying("%d servers in one import, want at most %d", len(in.Servers), maxImport)
 	}
+	if in.From != "" {
+		if err := catalog.ValidName(in.From); err != nil {
+			return api.ImportReport{}, err
+		}
+	}
 	i := importing{Control: c, in: in}
 	var err error
 	if in.DryRun {
@@ -247,7 +252,14 @@ func (i *importing) write(ctx context.Context, tx store.Tx) error {
 	for _, e := range i.entries {
 		counts[e.Outcome]++
 	}
-	return i.tell(ctx, tx, event.CatalogImported, refs, fmt.Sprintf("%d servers were imported, %d were known", len(i.put), len(i.linked)), counts)
+	text := fmt.Sprintf("%d servers were imported, %d were known", len(i.put), len(i.linked))
+	if err := i.tell(ctx, tx, event.CatalogImported, refs, text, counts); err != nil || i.in.From == "" {
+		return err
+	}
+	return i.tell(ctx, tx, event.CutoverImported, refs, text+" from the hub "+i.in.From, struct {
+		From   string                    `json:"from"`
+		Counts map[api.ImportOutcome]int `json:"counts"`
+	}{i.in.From, counts})
 }
 
 // sameServer says whether an import may take old for s: the same definition, and the same names of variables and headers.

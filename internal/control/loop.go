@@ -108,7 +108,7 @@ func (c *Control) stillAuto(ctx context.Context, r store.Reader, p converge.Plan
 	auto := slices.ContainsFunc(records, func(a converge.AgentRecord) bool {
 		return a.Agent == p.Agent && a.Level == converge.LevelAuto
 	})
-	return auto && c.cfg.Certified(ctx)[p.Agent], nil
+	return auto && certified(c.cfg.Certificates(ctx))[p.Agent], nil
 }
 
 // tellAuto tells once why a plan of an agent that a person set to auto waits for a person all the same.

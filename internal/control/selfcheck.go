@@ -80,7 +80,7 @@ func (c *Control) CheckAgents(ctx context.Context, in api.ChecksQuery) (api.Chec
 // checkAgent looks at one agent.
 func (c *Control) checkAgent(ctx context.Context, agent string, w converge.World, troubles []converge.Trouble, probe bool) (api.SelfCheck, error) {
 	out := api.SelfCheck{OK: true, Agent: agent, Level: converge.LevelObserved, Client: api.CheckClient{Name: agent}, Files: []api.CheckFile{}, Problems: []api.CheckProblem{}}
-	out.Client.Certified = c.cfg.Certified(ctx)[agent]
+	out.Client.Certified = certified(c.cfg.Certificates(ctx))[agent]
 	for _, known := range c.cfg.Agents() {
 		if known.Agent == agent {
 			out.Client.Name = known.Title

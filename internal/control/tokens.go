@@ -145,6 +145,21 @@ func (c *Control) Bearer(text string) (gateway.Caller, bool) {
 
 // refuse tells of a token that was not accepted, at most once in refusedEvery for each code.
 func (c *Control) refuse(ctx context.Context, t auth.Token, why *fault.Error) {
+	c.denied(ctx, event.AuthTokenDenied, event.Refs{event.RefAgent: t.Agent, event.RefToken: t.ID}, "a token was refused: "+why.Message, why)
+}
+
+// maxOrigin bounds what is kept of the origin of a web page, in bytes: a page writes there what it likes.
+const maxOrigin = 200
+
+// OriginDenied tells of a web page that was refused, at most once in refusedEvery.
+func (c *Control) OriginDenied(ctx context.Context, origin string) {
+	why := fault.New(fault.Denied, "origin-denied").Saying("a web page of %q is not let in", origin[:min(len(origin), maxOrigin)]).
+		Hinting("name its host in listener.allowed_hosts if it is yours")
+	c.denied(ctx, event.AuthOriginDenied, event.Refs{}, why.Message, why)
+}
+
+// denied tells of a refusal, at most once in refusedEvery for each code.
+func (c *Control) denied(ctx context.Context, kind event.Kind, refs event.Refs, text string, why *fault.Error) {
 	now := c.cfg.Now()
 	c.tokens.mu.Lock()
 	r := c.tokens.refused[why.Code]
@@ -163,8 +178,9 @@ func (c *Control) refuse(ctx context.Context, t auth.Token, why *fault.Error) {
 		return
 	}
 	// The refusal stands whether it can be told or not, and whoever was refused may be gone.
-	_ = c.write(context.WithoutCancel(ctx), func(tx store.Tx) error {
-		return c.tell(ctx, tx, event.AuthTokenDenied, event.Refs{event.RefAgent: t.Agent, event.RefToken: t.ID}, "a token was refused: "+why.Message, struct {
+	ctx = context.WithoutCancel(ctx)
+	_ = c.write(ctx, func(tx store.Tx) error {
+		return c.tell(ctx, tx, kind, refs, text, struct {
 			refusal
 			Count int `json:"count"` // since the last event of this code
 		}{refusalOf(why), count})

@@ -495,3 +495,24 @@ func TestUnusedToken(t *testing.T) {
 		t.Error("a token that was just used is told as unused")
 	}
 }
+
+// TestOriginDenied: a page that tries again and again is told of once a minute, with the count, and cannot fill the log.
+func TestOriginDenied(t *testing.T) {
+	b, ctx := newBench(t)
+	for range 3 {
+		b.OriginDenied(ctx, "https://evil.example/"+strings.Repeat("x", 10*maxOrigin))
+	}
+	b.now = b.now.Add(refusedEvery)
+	b.OriginDenied(ctx, "null")
+	var told []string
+	err := b.Events(ctx, api.EventsQuery{Kind: string(event.AuthOriginDenied)}, func(e event.Event) error {
+		if len(e.Summary) > 2*maxOrigin {
+			t.Errorf("%d bytes are kept of an origin", len(e.Summary))
+		}
+		told = append(told, string(e.Body))
+		return nil
+	})
+	if err != nil || len(told) != 2 || !strings.Contains(told[0], `"count":1`) || !strings.Contains(told[1], `"count":3`) {
+		t.Errorf("%v, %v", told, err)
+	}
+}

@@ -29,6 +29,7 @@ const (
 	KindAuto   CodeKind = "auto"
 	KindStale  CodeKind = "stale"
 	KindHealth CodeKind = "health"
+	KindVoid   CodeKind = "void"
 )
 
 // Explain finds the explanation of a code. A word that is a class and a reason, too, is explained as the class.

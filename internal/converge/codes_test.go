@@ -73,6 +73,7 @@ func TestConstantsAreExplained(t *testing.T) {
 		"reasons.go":          regexp.MustCompile(`.`),
 		"auto.go":             regexp.MustCompile(`^auto[A-Z]`),
 		"seal.go":             regexp.MustCompile(`^stale[A-Z]`),
+		"certificate.go":      regexp.MustCompile(`^Void[A-Z]`),
 		"drift.go":            regexp.MustCompile(`^drift[A-Z]`),
 		"../catalog/match.go": regexp.MustCompile(`^Reason[A-Z]`),
 	} {

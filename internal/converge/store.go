@@ -45,7 +45,9 @@ type AgentRecord struct {
 	// Profiles are sets of servers that the agent shall have: those whose entry names the profile. Mounts follows them.
 	Profiles []string  `json:"profiles,omitempty"`
 	Since    time.Time `json:"since"`
-	Control  string    `json:"control_plane,omitempty"` // strategy by which mcp_hub is reached: helper, env or bridge; "" not installed
+	// Certificate names the certificate that was told to count, by program and date; "" none does.
+	Certificate string `json:"certificate,omitempty"`
+	Control     string `json:"control_plane,omitempty"` // strategy by which mcp_hub is reached: helper, env or bridge; "" not installed
 }
 
 // FileRecord is the last observation of one file. It replaces the one before whole. Facts of entries are not kept.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,7 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"mcpx/internal/api"
+	"mcpx/internal/atomicfile"
 	"mcpx/internal/clientfile"
+	"mcpx/internal/converge"
+	"mcpx/internal/fault"
 )
 
 const (
@@ -25,6 +30,7 @@ const (
 // certificate is the part of the file of a certificate that decides whether it counts.
 type certificate struct {
 	Agent   string    `json:"agent"`
+	Version string    `json:"version"`
 	Digest  string    `json:"program_sha256"`
 	Adapter string    `json:"adapter_version"`
 	System  string    `json:"system"`
@@ -33,14 +39,23 @@ type certificate struct {
 	Date    time.Time `json:"date"`
 }
 
-// counts says whether the certificate is one of this agent, adapter and system, from a run that called a tool.
-func (c certificate) counts(agent string, now time.Time) bool {
+// void says why the certificate does not count for a program with this digest; "" it does.
+func (c certificate) void(digest string, now time.Time) string {
 	age := now.Sub(c.Date)
-	return c.Agent == agent && c.Adapter == clientfile.AdapterVersion && c.System == runtime.GOOS+"/"+runtime.GOARCH &&
-		c.Level == "called" && c.Outcome == "passed" && age >= -time.Hour && age < certificateLife
+	switch {
+	case c.Outcome != "passed" || c.Level != "called":
+		return converge.VoidFailed
+	case c.Adapter != clientfile.AdapterVersion || c.System != runtime.GOOS+"/"+runtime.GOARCH:
+		return converge.VoidAdapter
+	case age < -time.Hour || age >= certificateLife:
+		return converge.VoidExpired
+	case c.Digest != digest:
+		return converge.VoidProgram
+	}
+	return ""
 }
 
-// certificates finds the agents whose program is the one that was seen to work.
+// certificates knows which programs of agents were seen to work.
 type certificates struct {
 	d *Daemon
 
@@ -57,20 +72,36 @@ func newCertificates(d *Daemon) *certificates {
 	return &certificates{d: d, hashed: map[string]hashed{}}
 }
 
-// certified are the agents with a certificate that counts for the program which is installed now.
-func (c *certificates) certified(context.Context) map[string]bool {
-	dir := filepath.Join(c.d.cfg.Paths.State, "certificates")
-	out := map[string]bool{}
-	if _, err := os.Stat(dir); err != nil {
+func (c *certificates) dir() string { return filepath.Join(c.d.cfg.Paths.State, "certificates") }
+
+// all are the certificates that are there and can be read, by agent.
+func (c *certificates) all(context.Context) map[string]converge.Certificate {
+	out := map[string]converge.Certificate{}
+	if _, err := os.Stat(c.dir()); err != nil {
 		return out
 	}
 	for _, agent := range c.d.agents() {
-		one, ok := readCertificate(filepath.Join(dir, agent.Agent+".json"))
-		if ok && agent.Client != "" && one.counts(agent.Agent, c.d.cfg.Now()) && one.Digest == c.digest(agent.Client) {
-			out[agent.Agent] = true
+		one, ok := readCertificate(filepath.Join(c.dir(), agent.Agent+".json"))
+		if !ok || one.Agent != agent.Agent {
+			continue
+		}
+		out[agent.Agent] = converge.Certificate{
+			Version: one.Version, Program: one.Digest, Date: one.Date, Void: one.void(c.digest(agent.Client), c.d.cfg.Now()),
 		}
 	}
 	return out
+}
+
+// keep puts a certificate in the place of an older one. One of a run that failed counts as well: then none does.
+func (c *certificates) keep(agent string, data []byte) error {
+	var one certificate
+	if err := json.Unmarshal(data, &one); err != nil || one.Agent != agent || len(data) > maxCertificate {
+		return fault.New(fault.Invalid, "certificate-invalid").Saying("this is no certificate of %s", agent).Hinting("make one with `mcpx certify %s --keep`", agent)
+	}
+	if err := errors.Join(api.MakePrivate(c.dir()), atomicfile.Write(filepath.Join(c.dir(), agent+".json"), data, 0o600)); err != nil {
+		return fault.New(fault.Unavailable, "certify-not-kept").Saying("the certificate cannot be written to %s", c.dir()).Because(err)
+	}
+	return nil
 }
 
 func readCertificate(path string) (one certificate, ok bool) {

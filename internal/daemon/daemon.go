@@ -228,9 +228,10 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	if err != nil {
 		return err
 	}
+	certificates := newCertificates(d)
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
-		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certified: newCertificates(d).certified, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
+		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		Directories: directories{d}, HandoffKey: workKey(seal),
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
@@ -267,7 +268,7 @@ func (d *Daemon) buildEdges() error {
 	}, telemetry.For(d.cfg.Log, "httpedge"))
 	front, err := httpedge.NewFront(httpedge.FrontConfig{
 		Gateway: d.gateway, Log: telemetry.For(d.cfg.Log, "httpedge"), Gate: d.gate,
-		Admission: d.admission(), Token: d.control.Bearer,
+		Admission: d.admission(), Token: d.control.Bearer, Foreign: d.control.OriginDenied,
 	})
 	if err != nil {
 		return err

@@ -69,8 +69,6 @@ const (
 	CutoverImported Kind = "cutover.imported"
 	CutoverApplied  Kind = "cutover.applied"
 
-	RetentionPurged Kind = "retention.purged"
-
 	OperationClaimed    Kind = "operation.claimed"
 	OperationDispatched Kind = "operation.dispatched"
 	OperationEnded      Kind = "operation.ended"
@@ -173,8 +171,6 @@ var Kinds = map[Kind]string{
 
 	CutoverImported: "The servers of another hub were imported.",
 	CutoverApplied:  "A person decided that another hub is retired.",
-
-	RetentionPurged: "Bodies of old events were removed; the envelopes stay.",
 
 	OperationClaimed:    "The id of an operation was taken: from here on it belongs to this call.",
 	OperationDispatched: "The effect of an operation begins.",

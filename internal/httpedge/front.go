@@ -1,6 +1,7 @@
 package httpedge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,6 +38,8 @@ type FrontConfig struct {
 	Admission Admission // at the start; Admit changes it
 	// Token judges a bearer token; nil knows none.
 	Token func(bearer string) (gateway.Caller, bool)
+	// Foreign hears of a web page that was refused: the origin that it named, or the host by which it came; nil nobody does.
+	Foreign func(ctx context.Context, origin string)
 	// Gate leads to the next daemon after a hand-over; nil when there will be none.
 	Gate *Gate
 }

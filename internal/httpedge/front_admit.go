@@ -59,18 +59,26 @@ func (f *Front) Guard(next http.Handler) http.Handler {
 			return
 		}
 		if !f.hostAllowed(r.Host) {
+			f.foreign(r, r.Host)
 			refuse(w, http.StatusForbidden, -32600, "Host is not allowed; loopback names are, others need listener.allowed_hosts")
 			return
 		}
 		for _, origin := range r.Header.Values("Origin") {
 			u, err := url.Parse(origin)
 			if err != nil || u.Host == "" || !f.hostAllowed(u.Host) {
+				f.foreign(r, origin)
 				refuse(w, http.StatusForbidden, -32600, "Origin is not allowed")
 				return
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func (f *Front) foreign(r *http.Request, origin string) {
+	if f.cfg.Foreign != nil {
+		f.cfg.Foreign(r.Context(), origin)
+	}
 }
 
 // hostAllowed accepts loopback names with any port, and the configured names.

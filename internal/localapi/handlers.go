@@ -92,6 +92,7 @@ var handlers = map[string]handler{
 	"approval.decide":    unary(api.Service.Decide),
 	"receipt.list":       unary(api.Service.Receipts),
 	"cutover.record":     unary(api.Service.RecordCutover),
+	"agent.certify":      unary(api.Service.KeepCertificate),
 	"service.install":    unary(api.Service.InstallService),
 	"receipt.rollback":   unary(api.Service.RollBack),
 }

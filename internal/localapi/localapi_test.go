@@ -377,7 +377,7 @@ func TestTable(t *testing.T) {
 		"config.discover": "ConfigFiles", "config.inspect": "InspectConfig",
 		"agent.list": "Agents", "agent.set": "SetAgent", "audit.run": "RunAudit", "audit.list": "Events", "audit.verify": "VerifyEvents",
 		"plan.list": "Plans", "plan.show": "Plan", "plan.apply": "ApplyPlan", "plans.apply": "ApplyPlans", "approval.list": "Approvals", "approval.show": "Approval", "approval.decide": "Decide",
-		"receipt.list": "Receipts", "receipt.rollback": "RollBack", "cutover.record": "RecordCutover",
+		"receipt.list": "Receipts", "receipt.rollback": "RollBack", "cutover.record": "RecordCutover", "agent.certify": "KeepCertificate",
 		"credential.list": "Credentials", "credential.show": "Credential", "credential.set": "SetCredential", "credential.check": "CheckCredentials",
 		"credential.bind": "BindCredentials", "credential.remove": "RemoveCredential",
 		"server.list": "Servers", "server.show": "Server", "server.add": "AddServer", "server.edit": "EditServer", "server.remove": "RemoveServer",
