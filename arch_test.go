@@ -205,10 +205,10 @@ func (p *goPackage) checkPatterns(t *testing.T) {
 				if !ok {
 					return true
 				}
-				switch fun := types.ExprString(call.Fun); {
-				case fun == "regexp.MustCompile":
+				switch types.ExprString(call.Fun) {
+				case "regexp.MustCompile":
 					t.Errorf("%s: compiled at the start of every process: lazyregexp.New", p.position(call))
-				case fun == "lazyregexp.New":
+				case "lazyregexp.New":
 					value, err := types.Eval(p.fset, nil, token.NoPos, types.ExprString(call.Args[0]))
 					if err != nil || value.Value == nil {
 						t.Errorf("%s: the pattern is no constant text: %v", p.position(call), err)

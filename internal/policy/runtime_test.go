@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -350,9 +351,7 @@ func TestContained(t *testing.T) {
 func TestRuleConditions(t *testing.T) {
 	rule := func(more map[string]any) map[string]any {
 		r := map[string]any{"id": "mine", "decision": "allow", "program": "npm"}
-		for key, value := range more {
-			r[key] = value
-		}
+		maps.Copy(r, more)
 		return commandRules(r)
 	}
 	for _, c := range []struct {
