@@ -50,8 +50,9 @@ type PlanRow struct {
 	Files    []string           `json:"files"`
 	Risk     converge.Risk      `json:"risk"`
 	State    converge.PlanState `json:"state"`
-	Problems []converge.Problem `json:"problems,omitempty"` // of an errored one
-	Needs    []string           `json:"needs,omitempty"`    // commands that come before it can be approved
+	Waits    converge.Wait      `json:"waits_for,omitempty"` // of a ready one
+	Needs    []string           `json:"needs"`               // what has to be done before, as commands
+	Problems []converge.Problem `json:"problems,omitempty"`  // of an errored one
 	Approval string             `json:"approval,omitempty"`
 	Approved approval.State     `json:"approval_state,omitempty"`
 	Receipt  string             `json:"receipt,omitempty"`
@@ -85,11 +86,12 @@ type PlanRef struct {
 // PlanView is one plan whole, with what became of it and what can be done next.
 type PlanView struct {
 	converge.Plan
-	Subject string             `json:"subject_sha256"`    // what an approval of it is bound to
-	Asked   *approval.Approval `json:"asked,omitempty"`   // the latest approval of it
-	Outcome *converge.Receipt  `json:"outcome,omitempty"` // the latest receipt of it
-	Already bool               `json:"already,omitempty"` // it was there before; only in the answer to what makes one
-	Next    []string           `json:"next"`              // commands
+	Subject string             `json:"subject_sha256"`      // what an approval of it is bound to
+	Waits   converge.Wait      `json:"waits_for,omitempty"` // of a ready one
+	Asked   *approval.Approval `json:"asked,omitempty"`     // the latest approval of it
+	Outcome *converge.Receipt  `json:"outcome,omitempty"`   // the latest receipt of it
+	Already bool               `json:"already,omitempty"`   // it was there before; only in the answer to what makes one
+	Next    []string           `json:"next"`                // commands
 
 	Operation string `json:"operation,omitempty"` // the id that the caller gave
 }

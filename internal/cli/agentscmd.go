@@ -17,7 +17,8 @@ var agentsDiscover = Command{
 	Path: "agents discover", Short: "List your coding agents, and say which of them mcpx manages", Op: "agent.list",
 	Long: "For each agent: its level, its program, its files, and what is in them. observed is the default: mcpx only looks.\n" +
 		"managed: `mcpx audit run` makes plans. auto: plans that the policy allows are applied by themselves; everything else\n" +
-		"still asks. Setting a level needs a person at a terminal; exit code 3 without one.",
+		"still asks. observed and managed are set at once, since nothing is written for them without a yes; auto needs a person\n" +
+		"at a terminal, and the exit code is 3 without one.",
 	Example: "mcpx agents discover\nmcpx agents discover --manage claude_code",
 	Flags: []Flag{
 		{Name: "manage", Kind: StringFlag, Value: "KIND", Usage: "make plans for the agent KIND"},

@@ -149,7 +149,9 @@ var cutoverImport = Command{
 		if err != nil {
 			return err
 		}
-		return e.importFile(ctx, a.Pos(0), importing{format: "auto", apply: a.Bool("apply"), next: true, from: hub.Name})
+		return e.importFile(ctx, a.Pos(0), importing{
+			format: "auto", apply: a.Bool("apply"), next: "mcpx cutover import-catalog --from " + api.ShellWord(a.String("from")), from: hub.Name,
+		})
 	},
 }
 

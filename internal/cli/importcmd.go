@@ -61,7 +61,7 @@ var catalogImport = Command{
 			return misused("--limit is less than 0", "catalog import")
 		}
 		return e.importFile(ctx, a.Pos(0), importing{
-			format: a.String("format"), apply: a.Bool("apply"), whole: a.Bool("all-or-nothing"), trust: a.Bool("trust"), limit: a.Int("limit"), next: true,
+			format: a.String("format"), apply: a.Bool("apply"), whole: a.Bool("all-or-nothing"), trust: a.Bool("trust"), limit: a.Int("limit"), next: "mcpx catalog import",
 		})
 	},
 }
@@ -74,7 +74,22 @@ type importing struct {
 	trust  bool
 	limit  int    // of entries that are shown; 0 is no limit
 	from   string // the other hub whose file it is; "" none
-	next   bool
+	next   string // the command, which is named again with --apply; "" none is
+}
+
+// again is the command line that writes what a dry run has shown.
+func (i importing) again(name string) string {
+	words := []string{i.next, api.ShellWord(name)}
+	if i.format != "auto" {
+		words = append(words, "--format "+i.format)
+	}
+	if i.whole {
+		words = append(words, "--all-or-nothing")
+	}
+	if i.trust {
+		words = append(words, "--trust")
+	}
+	return strings.Join(append(words, "--apply"), " ")
 }
 
 func (e *Env) importFile(ctx context.Context, name string, how importing) error {
@@ -163,7 +178,7 @@ func (e *Env) printImport(w io.Writer, name string, report api.ImportReport, how
 	if report.LeftOut > 0 {
 		line(w, "... and %d more; --limit 0 shows all", report.LeftOut)
 	}
-	if !how.next {
+	if how.next == "" {
 		return
 	}
 	var counts []string
@@ -174,11 +189,26 @@ func (e *Env) printImport(w io.Writer, name string, report api.ImportReport, how
 	switch {
 	case report.Refused:
 		line(w, "Nothing was written: --all-or-nothing, and an entry is a conflict or an error.")
+	case report.DryRun && report.Counts[string(api.ImportWouldCreate)]+report.Counts[string(api.ImportWouldLink)] == 0:
+		line(w, "Nothing was written, and with --apply nothing would be.")
+		e.next(w, nextOfConflicts(report.Entries))
 	case report.DryRun:
-		line(w, "Nothing was written.\n\nNext: %s catalog import %s --apply", e.self(), api.ShellWord(name))
+		line(w, "Nothing was written.")
+		e.next(w, []string{how.again(name)})
 	case report.Counts[string(api.ImportCreated)] > 0 && !how.trust:
-		line(w, "\nNext: %s catalog list --review pending", e.self())
+		e.next(w, []string{"mcpx catalog list --review pending"})
+	default:
+		e.next(w, nextOfConflicts(report.Entries))
 	}
+}
+
+// nextOfConflicts shows the server that has the name of an entry, when one has it.
+func nextOfConflicts(entries []api.ImportEntry) []string {
+	i := slices.IndexFunc(entries, func(entry api.ImportEntry) bool { return entry.Outcome == api.ImportConflict && entry.Server != "" })
+	if i < 0 {
+		return nil
+	}
+	return []string{"mcpx catalog show " + entries[i].Server}
 }
 
 // withFindings adds to the answer of the daemon what was found out while the file was read.

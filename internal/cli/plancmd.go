@@ -7,13 +7,16 @@ import (
 	"strings"
 
 	"mcpx/internal/api"
+	"mcpx/internal/approval"
 	"mcpx/internal/converge"
 )
 
 var planList = Command{
 	Path: "plan list", Short: "List the changes that mcpx proposes", Op: "plan.list",
-	Long: "The newest first: those that wait for something. A ready plan can be approved and applied; an errored one would\n" +
-		"break something and says what; a superseded one (--all) was made from a file or a catalog that has changed since.\n" +
+	Long: "The newest first: those that wait for something, and for what. A ready plan can be approved and applied; one that is\n" +
+		"shown as needs is ready, too (so --state and --json call it), as soon as something else was done, such as the promotion\n" +
+		"of a server to the catalog; an errored one would break something and says what; a superseded one (--all) was made from\n" +
+		"a file or a catalog that has changed since.\n" +
 		"The id can be shortened to any beginning that is unique.",
 	Example: "mcpx plan list\nmcpx plan list --all --agent codex",
 	Flags: []Flag{
@@ -66,24 +69,43 @@ func (e *Env) planTable(w io.Writer, plans []api.PlanRow) {
 		switch p.State {
 		case converge.PlanReady:
 			state.color = green
+			if p.Waits == converge.WaitNeed {
+				state = cell{"needs", yellow}
+			}
 		case converge.PlanErrored, converge.PlanFailed:
 			state.color = red
 		case converge.PlanSuperseded, converge.PlanRolledBack:
 			state.color = dim
 		case converge.PlanApplying, converge.PlanApplied:
 		}
-		asked := "-"
-		if p.Approval != "" {
-			asked = p.Approval + " " + string(p.Approved)
-		}
-		rows = append(rows, []cell{{p.ID, bold}, state, {string(p.Risk.Class), ""}, {dash(p.Agent), ""}, {short(p.Summary, 70), ""}, {asked, ""}})
+		rows = append(rows, []cell{{p.ID, bold}, state, {string(p.Risk.Class), ""}, {dash(p.Agent), ""}, {short(p.Summary, 70), ""}, {dash(e.waitsFor(p)), ""}})
 	}
-	e.table(w, []string{"PLAN", "STATE", "RISK", "AGENT", "DOES", "APPROVAL"}, rows)
+	e.table(w, []string{"PLAN", "STATE", "RISK", "AGENT", "DOES", "WAITS FOR"}, rows)
 	for _, p := range plans {
 		for _, problem := range p.Problems {
 			line(w, "%s: %s: %s", p.ID, problem.Code, short(meaning(problem.Code, problem.Text), 160))
 		}
 	}
+}
+
+// waitsFor says what a plan of a list waits for.
+func (e *Env) waitsFor(p api.PlanRow) string {
+	switch p.Waits {
+	case converge.WaitNeed:
+		return "first: " + plain(e.typed(p.Needs[0]))
+	case converge.WaitApproval:
+		return "your yes: " + p.Approval
+	case converge.WaitApply:
+		if p.Approved == approval.Approved {
+			return "apply: it has your yes"
+		}
+		return "apply: it needs nobody"
+	case converge.WaitAsk:
+		return "another question: the last one is over"
+	case converge.WaitDenied:
+		return "nothing: you said no"
+	}
+	return ""
 }
 
 var planShow = Command{

@@ -26,7 +26,7 @@ func (e *Env) planText(w io.Writer, l looks, v api.PlanView) {
 	rows := [][2]string{
 		{"plan", l.paint(bold, v.ID)},
 		{"does", plain(v.Summary)},
-		{"state", planState(v.State)},
+		{"state", planState(v)},
 	}
 	if v.Agent != "" {
 		rows = append(rows, [2]string{"agent", v.Agent})
@@ -60,9 +60,21 @@ func (e *Env) planText(w io.Writer, l looks, v api.PlanView) {
 	e.explain(w, codesOf(v))
 }
 
-func planState(s converge.PlanState) string {
-	switch s {
+func planState(v api.PlanView) string {
+	switch v.State {
 	case converge.PlanReady:
+		switch v.Waits {
+		case converge.WaitNeed:
+			return "needs: something has to be done before it can be approved, see below"
+		case converge.WaitApproval:
+			return "ready: it waits for your yes"
+		case converge.WaitApply:
+			return "ready: it waits to be applied"
+		case converge.WaitAsk:
+			return "ready: the question to you is over, and has to be asked again"
+		case converge.WaitDenied:
+			return "ready: you said no to it"
+		}
 		return "ready: nothing of it is done yet"
 	case converge.PlanErrored:
 		return "errored: it would break something and is not offered"
@@ -77,7 +89,7 @@ func planState(s converge.PlanState) string {
 	case converge.PlanRolledBack:
 		return "rolled-back: it was applied and taken back"
 	}
-	return string(s)
+	return string(v.State)
 }
 
 func coded(text string, codes []string) string {

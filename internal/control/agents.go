@@ -250,11 +250,8 @@ func (c *Control) MountServer(ctx context.Context, in api.MountServer) (api.Moun
 	}
 	out.Plans = slices.DeleteFunc(audit.Plans, func(p api.PlanRow) bool { return p.Agent != agent || entry != "" && p.Entry != entry })
 	out.Next = []string{"mcpx agents self-check " + agent}
-	for _, p := range out.Plans {
-		if p.State == converge.PlanReady {
-			out.Next = []string{"mcpx plan show " + p.ID}
-			break
-		}
+	if next := nextOfRows(out.Plans); next != nil {
+		out.Next = next
 	}
 	return out, nil
 }

@@ -128,7 +128,7 @@ func (c *Control) check(ctx context.Context, tx store.Tx, p converge.Plan) (refu
 		why = nil
 	}
 	if len(why) == 0 {
-		return nil, nil
+		return p.First(), nil
 	}
 	if err := p.Supersede(); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func planStale(p converge.Plan) error {
 
 // open uses the yes of a person or of the policy, and opens the receipt.
 func (c *Control) open(ctx context.Context, tx store.Tx, p *converge.Plan) (receipt converge.Receipt, refused, err error) {
-	if refused := p.Waits(); refused != nil { // nobody was asked, and asking would not help
+	if refused := p.First(); refused != nil { // nobody was asked, and asking would not help
 		return receipt, refused, nil
 	}
 	now := c.cfg.Now()

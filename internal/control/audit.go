@@ -425,8 +425,8 @@ func unmanaged(k known, in api.RunAudit, findings []converge.Finding) []string {
 
 // nextOfAudit are the commands that follow.
 func nextOfAudit(out api.Audit) []string {
-	if p, ok := nextReady(out.Plans); ok {
-		return []string{"mcpx plan show " + p.ID}
+	if next := nextOfRows(out.Plans); next != nil {
+		return next
 	}
 	if len(out.Plans) > 0 {
 		return []string{"mcpx plan show " + out.Plans[0].ID}

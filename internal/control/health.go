@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"mcpx/internal/api"
+	"mcpx/internal/approval"
 	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
@@ -83,6 +84,12 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 		w.Staged = converge.StagedFrom(candidates)
 		if v.Plans, err = every(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady})); err != nil {
 			return err
+		}
+		v.Asked = map[string]approval.State{}
+		for _, p := range v.Plans {
+			if v.Asked[p.ID], err = c.asked(ctx, r, p); err != nil {
+				return err
+			}
 		}
 		tokens, err := auth.AllTokens(ctx, r, "")
 		for _, t := range tokens {

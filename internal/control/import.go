@@ -140,8 +140,10 @@ func (i *importing) judge(index *catalog.Index, s catalog.Server, names map[stri
 		case sameServer(old, s):
 			return i.known(entry, old, s, old.Name == s.Name)
 		case old.Name == name:
+			entry.Server = old.Name
 			return conflict(catalog.ReasonNameConflict, "another server has this name: %s", api.Server{Server: old}.Definition())
 		default:
+			entry.Server = old.Name
 			return conflict(catalog.ReasonAliasConflict, "it is an alias of the server %s: %s", old.Name, api.Server{Server: old}.Definition())
 		}
 	}

@@ -1,21 +1,35 @@
 package control
 
 import (
+	"slices"
 	"testing"
 
 	"mcpx/internal/api"
+	"mcpx/internal/approval"
 	"mcpx/internal/converge"
 )
 
-func TestNextReady(t *testing.T) {
-	errored := api.PlanRow{ID: "errored", State: converge.PlanErrored, Approval: "apr_a"}
-	needs := api.PlanRow{ID: "needs", State: converge.PlanReady}
-	asked := api.PlanRow{ID: "asked", State: converge.PlanReady, Approval: "apr_b"}
+func TestNextOfRows(t *testing.T) {
+	row := func(id string, w converge.Wait, asked approval.State) api.PlanRow {
+		return api.PlanRow{ID: id, Waits: w, Approved: asked}
+	}
+	errored, denied := row("errored", "", ""), row("denied", converge.WaitDenied, approval.Denied)
+	needs, pending := row("needs", converge.WaitNeed, ""), row("pending", converge.WaitApproval, approval.Pending)
+	over, yes := row("over", converge.WaitAsk, approval.Expired), row("yes", converge.WaitApply, approval.Approved)
 	for want, plans := range map[string][]api.PlanRow{
-		"asked": {errored, needs, asked}, "needs": {errored, needs}, "": {errored},
+		"mcpx apply yes":         {errored, needs, pending, yes},
+		"mcpx apply --all":       {yes, pending, yes},
+		"mcpx plan show pending": {errored, needs, pending},
+		"mcpx plan show needs":   {errored, over, needs},
+		"mcpx audit run":         {denied, over},
+		"":                       {errored, denied},
 	} {
-		if got, ok := nextReady(plans); got.ID != want || ok != (want != "") {
-			t.Errorf("of %v it is %q, want %q", plans, got.ID, want)
+		var all []string
+		if want != "" {
+			all = []string{want}
+		}
+		if got := nextOfRows(plans); !slices.Equal(got, all) {
+			t.Errorf("of %v it is %q, want %q", plans, got, want)
 		}
 	}
 }

@@ -316,21 +316,29 @@ func problemCodes(problems []converge.Problem) string {
 func (c *Control) row(ctx context.Context, r store.Reader, p converge.Plan) (api.PlanRow, error) {
 	row := api.PlanRow{
 		ID: p.ID, Kind: p.Kind, Agent: p.Agent, Server: p.Server, Entry: p.Entry, Summary: p.Summary, Files: []string{}, Risk: p.Risk,
-		State: p.State, Problems: p.Problems, Needs: p.Needs, Approval: p.Approval, Receipt: p.Receipt, Made: p.Made,
+		State: p.State, Needs: filled(p.Needs), Problems: p.Problems, Approval: p.Approval, Receipt: p.Receipt, Made: p.Made,
 	}
 	for _, ch := range p.Changes {
 		row.Files = append(row.Files, ch.Path)
 	}
+	var err error
+	row.Approved, err = c.asked(ctx, r, p)
+	row.Waits = p.Waits(row.Approved, c.cfg.Policy())
+	return row, err
+}
+
+// asked is the state of the latest approval of a plan, "" when there is none. What is over is shown as over, whether it was
+// written down or not.
+func (c *Control) asked(ctx context.Context, r store.Reader, p converge.Plan) (approval.State, error) {
 	if p.Approval == "" {
-		return row, nil
+		return "", nil
 	}
 	a, err := r.ApprovalByID(ctx, approval.ByID{ID: p.Approval})
 	if err != nil {
-		return row, err
+		return "", err
 	}
-	a, _ = approval.Expire(a, c.cfg.Now()) // what is over is shown as over, whether it was written down or not
-	row.Approved = a.State
-	return row, nil
+	a, _ = approval.Expire(a, c.cfg.Now())
+	return a.State, nil
 }
 
 // Plans lists plans.
@@ -369,26 +377,41 @@ func (c *Control) Plans(ctx context.Context, in api.PlansQuery) (api.PlanPage, e
 		}
 		return nil
 	})
-	if p, ok := nextReady(page.Plans); ok {
-		page.Next = []string{"mcpx plan show " + p.ID}
-	}
+	page.Next = append(page.Next, nextOfRows(page.Plans)...)
 	if len(page.Plans) == 0 {
 		page.Next = []string{"mcpx audit run"}
 	}
 	return page, err
 }
 
-// nextReady is the plan to look at first: what can be approved now comes before what something has to be done for.
-func nextReady(plans []api.PlanRow) (api.PlanRow, bool) {
-	ready := func(p api.PlanRow) bool { return p.State == converge.PlanReady }
-	i := slices.IndexFunc(plans, func(p api.PlanRow) bool { return ready(p) && p.Approval != "" })
-	if i < 0 {
-		i = slices.IndexFunc(plans, ready)
+// nextOfRows is the command about the plans of a list that is the most urgent one: a yes counts for a short time; what can
+// be approved now comes before what something has to be done for.
+func nextOfRows(plans []api.PlanRow) []string {
+	first := map[converge.Wait]api.PlanRow{}
+	approved := 0
+	for _, p := range plans {
+		if _, ok := first[p.Waits]; !ok {
+			first[p.Waits] = p
+		}
+		if p.Waits == converge.WaitApply && p.Approved == approval.Approved {
+			approved++
+		}
 	}
-	if i < 0 {
-		return api.PlanRow{}, false
+	for _, w := range []converge.Wait{converge.WaitApply, converge.WaitApproval, converge.WaitNeed, converge.WaitAsk} {
+		p, ok := first[w]
+		switch {
+		case !ok:
+		case w == converge.WaitApply && approved > 1:
+			return []string{"mcpx apply --all"}
+		case w == converge.WaitApply:
+			return []string{"mcpx apply " + p.ID}
+		case w == converge.WaitAsk:
+			return []string{"mcpx audit run"}
+		default:
+			return []string{"mcpx plan show " + p.ID}
+		}
 	}
-	return plans[i], true
+	return nil
 }
 
 // rows is how many rows a page may have.
@@ -427,6 +450,7 @@ func (c *Control) planView(ctx context.Context, r store.Reader, p converge.Plan)
 		a, _ = approval.Expire(a, c.cfg.Now())
 		view.Asked = &a
 	}
+	view.Waits = waitsOf(view, c.cfg.Policy())
 	if p.Receipt != "" {
 		receipt, err := r.ReceiptByID(ctx, converge.ReceiptByID{ID: p.Receipt})
 		if err != nil {
@@ -434,15 +458,15 @@ func (c *Control) planView(ctx context.Context, r store.Reader, p converge.Plan)
 		}
 		view.Outcome = &receipt
 	}
-	view.Next = c.nextOfPlan(view)
+	view.Next = nextOfPlan(view)
 	return view, nil
 }
 
 // nextOfPlan are the commands that can follow.
-func (c *Control) nextOfPlan(v api.PlanView) []string {
+func nextOfPlan(v api.PlanView) []string {
 	switch v.State {
 	case converge.PlanReady:
-		return c.nextOfReady(v)
+		return nextOfReady(v)
 	case converge.PlanErrored:
 		return nextOfErrored(v.Plan)
 	case converge.PlanSuperseded, converge.PlanFailed, converge.PlanRolledBack:
@@ -473,23 +497,22 @@ func nextOfErrored(p converge.Plan) []string {
 	return []string{"mcpx rollback " + p.Reverts}
 }
 
-func (c *Control) nextOfReady(v api.PlanView) []string {
+func waitsOf(v api.PlanView, policy converge.Policy) converge.Wait {
+	if v.Asked == nil {
+		return v.Plan.Waits("", policy)
+	}
+	return v.Plan.Waits(v.Asked.State, policy)
+}
+
+func nextOfReady(v api.PlanView) []string {
+	command := v.Command(v.Waits)
 	switch {
-	case len(v.Needs) > 0:
-		return []string{v.Needs[0]}
-	case c.authorized(v.Plan) != "":
-		return []string{"mcpx apply " + v.ID}
-	case v.Asked == nil:
-		return []string{"mcpx audit run"}
+	case command == "":
+		return []string{"mcpx plan list"}
+	case v.Waits == converge.WaitApproval:
+		return []string{command, "mcpx approval deny " + v.Approval}
 	}
-	switch v.Asked.State {
-	case approval.Pending:
-		return []string{"mcpx approval approve " + v.Asked.ID, "mcpx approval deny " + v.Asked.ID}
-	case approval.Approved:
-		return []string{"mcpx apply " + v.ID}
-	case approval.Denied, approval.Expired, approval.Revoked, approval.Consumed:
-	}
-	return []string{"mcpx audit run"}
+	return []string{command}
 }
 
 // Receipts lists receipts.

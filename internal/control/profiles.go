@@ -204,8 +204,8 @@ func (c *Control) SetProfile(ctx context.Context, in api.SetProfile) (api.Profil
 		out.Plans = append(out.Plans, slices.DeleteFunc(audit.Plans, func(p api.PlanRow) bool { return p.Agent != agent })...)
 	}
 	out.Next = []string{"mcpx profile show " + in.Profile}
-	if p, ok := nextReady(out.Plans); ok {
-		out.Next = []string{"mcpx plan show " + p.ID}
+	if next := nextOfRows(out.Plans); next != nil {
+		out.Next = next
 	} else if out.State == "removed" {
 		out.Next = []string{"mcpx profile list"}
 	}

@@ -116,6 +116,9 @@ var healthCodes = []Code{
 	{VoidAbsent, KindVoid, "The certificate is gone, or cannot be read.", "`mcpx certify AGENT --keep`"},
 	{"watch-polled", KindHealth, "The system does not notify of changes in some directories of agents or projects, so their files are compared every two seconds (notice). Its limit is reached, or that of mcpx, or the directory cannot be read.", "on Linux an administrator can raise the limit: `sysctl fs.inotify.max_user_watches`"},
 	{"projects-left-out", KindHealth, "More projects are known than mcpx looks at by itself (notice).", "`mcpx audit run --project DIR` looks at one"},
-	{"plan-waiting", KindHealth, "A plan waits for a person (notice).", "`mcpx approval list`"},
+	{"plan-waiting", KindHealth, "A plan waits for the yes of a person (notice).", "`mcpx approval approve APPROVAL`"},
+	{"plan-approved", KindHealth, "A plan has its yes, or needs none, and is not applied yet (notice).", "`mcpx apply PLAN`"},
+	{"plan-unasked", KindHealth, "A plan waits for a person, and the question about it is over: nobody decided within 7 days, or the yes was not used within 15 minutes (notice).", "`mcpx audit run` asks again"},
+	{"plan-needs", KindHealth, "A plan can be approved when something else was done, such as the promotion of its candidate (notice).", "the command that `mcpx plan show PLAN` names"},
 	{"lossy-comment", KindHealth, "A comment inside an entry would go with it (notice).", "`mcpx plan show PLAN`"},
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpx/internal/approval"
 	"mcpx/internal/catalog"
 )
 
@@ -178,7 +179,15 @@ func TestFindings(t *testing.T) {
 		}, []string{"client-uncertified warning claude_code"}},
 		{"plans", nil, func(v *Vitals) {
 			v.Plans = []Plan{{ID: "plan_1", Agent: "claude_code", Entry: "files", State: PlanReady, Approval: "apr_1", Auto: []string{autoFight}, Changes: []Change{{Notes: []Note{{Code: "lossy-comment"}}}}}}
+			v.Asked = map[string]approval.State{"plan_1": approval.Pending}
 		}, []string{"fighting-writer warning claude_code:files", "lossy-comment notice plan_1", "plan-waiting notice plan_1"}},
+		{"what plans wait for", nil, func(v *Vitals) {
+			plan := func(id string, needs ...string) Plan {
+				return Plan{ID: id, State: PlanReady, Approval: "apr", Auto: []string{"agent-not-auto"}, Needs: needs}
+			}
+			v.Plans = []Plan{plan("plan_1"), plan("plan_2"), plan("plan_3"), plan("plan_4"), plan("plan_5", "mcpx catalog review c --promote")}
+			v.Asked = map[string]approval.State{"plan_1": approval.Pending, "plan_2": approval.Approved, "plan_3": approval.Denied, "plan_4": approval.Expired}
+		}, []string{"plan-approved notice plan_2", "plan-needs notice plan_5", "plan-unasked notice plan_4", "plan-waiting notice plan_1"}},
 		{"somebody else wrote", func(w *World) {
 			r := applied
 			r.State, r.Problems = ReceiptUndone, []Problem{{Code: "third-party-edit"}}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpx/internal/approval"
 	"mcpx/internal/catalog"
 )
 
@@ -34,6 +35,7 @@ type Vitals struct {
 	Held        map[string][]catalog.Held // tools that are not as they were agreed to, by name of server
 	Tools       map[string][]string       // names of tools, by name of server
 	Plans       []Plan                    // that are ready
+	Asked       map[string]approval.State // of the latest approvals of these plans, by the id of the plan
 }
 
 // Watching says how soon a change of a file is noticed.
@@ -294,10 +296,31 @@ func later(a, b time.Time) time.Time {
 }
 
 func (h *health) plans(v Vitals) {
+	approved := 0
+	for _, p := range v.Plans {
+		if p.Waits(v.Asked[p.ID], h.Policy) == WaitApply {
+			approved++
+		}
+	}
 	for _, p := range v.Plans {
 		about := func(t *Trouble) { t.Agent, t.Entry, t.Since = p.Agent, p.Entry, p.Made }
-		if p.Offered() && p.Approval != "" {
-			about(h.tell("plan-waiting", WeightNotice, p.ID, "mcpx approval show "+p.Approval, "decide about it", "waits for a person: %s", p.Summary))
+		wait := p.Waits(v.Asked[p.ID], h.Policy)
+		command := p.Command(wait)
+		switch wait {
+		case WaitNeed:
+			if !slices.ContainsFunc(h.out, func(t Trouble) bool { return t.Command == command }) { // it is told already
+				about(h.tell("plan-needs", WeightNotice, p.ID, command, "then it can be approved, or another plan takes its place", "waits for something that comes first: %s", p.Summary))
+			}
+		case WaitApproval:
+			about(h.tell("plan-waiting", WeightNotice, p.ID, command, "look at it, and say yes or no", "waits for the yes of a person: %s", p.Summary))
+		case WaitApply:
+			if v.Asked[p.ID] == approval.Approved && approved > 1 { // those of one file have to be applied together
+				command = "mcpx apply --all"
+			}
+			about(h.tell("plan-approved", WeightNotice, p.ID, command, "apply it; a yes counts for 15 minutes", "may be applied and is not yet: %s", p.Summary))
+		case WaitAsk:
+			about(h.tell("plan-unasked", WeightNotice, p.ID, command, "you are asked again then", "nobody decided in time, or the yes was not used in time: %s", p.Summary))
+		case WaitDenied, "":
 		}
 		if slices.Contains(p.Auto, autoFight) {
 			about(h.tell(autoFight, WeightWarning, p.Agent+":"+p.Entry, "mcpx plan show "+p.ID, "find out what writes the file", "was changed by mcpx twice within a day, and something changed it back"))

@@ -28,8 +28,8 @@ func (p *Plan) become(to PlanState) error {
 	return nil
 }
 
-// Waits says what comes before the plan, or nil. Conflict plan-needs.
-func (p *Plan) Waits() error {
+// First is the refusal when something has to be done before the plan can be approved and applied: Conflict plan-needs.
+func (p Plan) First() error {
 	if len(p.Needs) == 0 || p.State != PlanReady {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (p *Plan) Waits() error {
 
 // Start opens a receipt for the plan, which has to be offered. Conflict plan-state, plan-needs.
 func (p *Plan) Start(id string, approval, authorized string, now time.Time) (Receipt, error) {
-	if err := p.Waits(); err != nil {
+	if err := p.First(); err != nil {
 		return Receipt{}, err
 	}
 	if err := p.become(PlanApplying); err != nil {
