@@ -159,8 +159,18 @@ func TestRouted(t *testing.T) {
 		"mcpx connect": "", "mcpx server x": "", "npx mcpx connect x": "", "mcpx": "", "env": "", "env A=1": "", "mcpx connect --agent": "",
 	} {
 		argv := strings.Fields(line)
-		if got, _ := bridged(argv[0], argv[1:]); got != want {
+		if got, _ := testHub.bridged(argv[0], argv[1:]); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	renamed := Hub{Program: "/opt/bin/gateway", Wrote: []string{"/old/bin/mcp-gw"}}
+	for line, want := range map[string]string{
+		"/opt/bin/gateway connect x": "x", "gateway connect --agent codex x": "x", "env A=1 /home/gateway connect x": "x", "/old/bin/mcp-gw connect x": "x",
+		"/opt/bin/mcpx connect x": "x", "mcp-gw connect x": "", "/opt/bin/gateway serve x": "", "/new/bin/mcp-gw connect x": "", "gateway2 connect x": "",
+	} {
+		argv := strings.Fields(line)
+		if got, _ := renamed.bridged(argv[0], argv[1:]); got != want {
+			t.Errorf("with another name: %s: %q, want %q", line, got, want)
 		}
 	}
 	o := read(Cline, `{"mcpServers": {"a": {"disabled": true, "command": "mcpx", "args": ["connect", "context7"]}}}`)

@@ -280,8 +280,9 @@ func (r *reader) leftOver(e *Entry) {
 func (r *reader) route(e *Entry) {
 	switch r.def.transport {
 	case Stdio:
-		if name, ok := bridged(r.def.command, r.def.args); ok {
+		if name, ok := r.hub.bridged(r.def.command, r.def.args); ok {
 			e.Routed = &Routed{State: r.hub.state(name), Server: name, Form: FormBridge}
+			e.Package = nil // whatever the program is called
 		}
 	case HTTP, SSE:
 		e.Routed = r.hub.recognise(r.def.url)
@@ -305,6 +306,14 @@ func (r *reader) route(e *Entry) {
 type Hub struct {
 	Port    string          // of the listener; "" none is known
 	Servers map[string]bool // names of the catalog; true: the name is an alias
+	Program string          // path of the running mcpx, which may have been given another name; "" it is called mcpx
+	Wrote   []string        // paths of programs that receipts of ours wrote as mcpx
+}
+
+// is says whether a program of an entry is mcpx: by its name, or as one that we know to be.
+func (h Hub) is(program string) bool {
+	name := path.Base(program)
+	return name == "mcpx" || h.Program != "" && name == path.Base(h.Program) || slices.Contains(h.Wrote, program)
 }
 
 // Form says through which door.
@@ -360,7 +369,7 @@ func (h Hub) recognise(raw string) *Routed {
 var bridgeValued = []string{"--agent", "--root", "--workspace", "--profile", "--home", "--cwd", "--pass"}
 
 // bridged finds the server of a `mcpx connect` line.
-func bridged(command string, args []string) (server string, ok bool) {
+func (h Hub) bridged(command string, args []string) (server string, ok bool) {
 	argv := append([]string{command}, args...)
 	for len(argv) > 1 && path.Base(argv[0]) == "env" { // env NAME=V mcpx connect ...
 		argv = argv[1:]
@@ -368,7 +377,7 @@ func bridged(command string, args []string) (server string, ok bool) {
 			argv = argv[1:]
 		}
 	}
-	if len(argv) < 2 || path.Base(argv[0]) != "mcpx" || argv[1] != "connect" {
+	if len(argv) < 2 || !h.is(argv[0]) || argv[1] != "connect" {
 		return "", false
 	}
 	for i := 2; i < len(argv); i++ {

@@ -289,6 +289,27 @@ func TestRollbackOfChangedFile(t *testing.T) {
 	}
 }
 
+// TestRenamedProgram: what is written as mcpx is mcpx, whatever its file is called.
+func TestRenamedProgram(t *testing.T) {
+	desk := newDesk(t)
+	l := desk.place(t, Codex, "config.toml")
+	form := *viaBridge
+	form.Command = "/opt/bin/gateway"
+	dr, err := desk.draft(desk.look, converge.Drafting{Agent: "codex", Path: l.File.Path, Steps: []converge.Step{{Op: converge.StepSet, Name: "a", Want: &form}}}, []byte("[mcp_servers.a]\ncommand = \"x\"\n"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hub := range []Hub{{Servers: desk.look.Names, Program: form.Command}, {Servers: desk.look.Names, Wrote: []string{form.Command}}} {
+		o := Read(l, dr.result, hub)
+		if e := o.Entries[0]; e.Routed == nil || e.Routed.Server != "srv" || e.Package != nil {
+			t.Errorf("%+v is read as %+v", hub, e)
+		}
+	}
+	if e := Read(l, dr.result, Hub{Servers: desk.look.Names}).Entries[0]; e.Routed != nil {
+		t.Errorf("without that it is some program, and not %+v", e.Routed)
+	}
+}
+
 // TestNotes: what a diff cannot show is told.
 func TestNotes(t *testing.T) {
 	desk := newDesk(t)

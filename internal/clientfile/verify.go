@@ -151,7 +151,7 @@ func (e Entry) has(f converge.Form) bool {
 	case converge.FormHTTP:
 		return e.def.transport == HTTP && e.def.url == f.URL
 	case converge.FormBridge:
-		name, ok := bridged(e.def.command, e.def.args)
+		name, ok := Hub{Program: f.Command}.bridged(e.def.command, e.def.args)
 		return e.def.transport == Stdio && ok && name == f.Server
 	case converge.FormDirect:
 		if f.URL != "" {

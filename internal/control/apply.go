@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"mcpx/internal/api"
@@ -263,6 +264,7 @@ func (c *Control) close(ctx context.Context, tx store.Tx, p *converge.Plan, rece
 	if err := p.Finish(receipt, end.applied, end.written, end.problems, c.cfg.Now()); err != nil {
 		return err
 	}
+	c.remembers(*receipt)
 	if end.stale { // it was not tried: when the file is what it was again, it fits again
 		p.State = converge.PlanSuperseded
 	}
@@ -379,9 +381,16 @@ func (c *Control) RecoverApplies(ctx context.Context) error {
 	defer c.files.Unlock()
 	var open []converge.Receipt
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-		var err error
-		open, err = every(eachReceipt(ctx, r, converge.ListReceipts{State: converge.ReceiptApplying}))
-		return err
+		for one, err := range eachReceipt(ctx, r, converge.ListReceipts{}) {
+			if err != nil {
+				return err
+			}
+			c.remembers(one)
+			if one.State == converge.ReceiptApplying {
+				open = append(open, one)
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -392,6 +401,24 @@ func (c *Control) RecoverApplies(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// remembers keeps what a receipt wrote as the path of mcpx.
+func (c *Control) remembers(receipt converge.Receipt) {
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	for _, path := range receipt.Programs() {
+		if !slices.Contains(c.wrote, path) {
+			c.wrote = append(c.wrote, path)
+		}
+	}
+}
+
+// Wrote are the paths that receipts wrote into entries as those of mcpx, whatever it was called then.
+func (c *Control) Wrote() []string {
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	return slices.Clone(c.wrote)
 }
 
 func (c *Control) recoverApply(ctx context.Context, receipt converge.Receipt) error {

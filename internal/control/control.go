@@ -122,6 +122,7 @@ type Control struct {
 	audited  time.Time       // when everything was looked at
 	projects []string        // at which the last audit looked
 	left     int             // known projects at which it did not
+	wrote    []string        // programs that receipts wrote as mcpx
 
 	// change is held over commit and Apply, so that the gateway sees the changes in the order of their commits. It
 	// ranks above every lock of the gateway.

@@ -19,6 +19,7 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
+	"mcpx/internal/store"
 )
 
 // fakeTarget is a target with one file for each path, whose content is a text. An apply writes the text of the change's
@@ -242,6 +243,33 @@ func TestApplyPlans(t *testing.T) {
 	out, err = b.ApplyPlans(ctx, api.ApplyPlans{Plans: []string{"plan_none", plan.ID, plan.ID}})
 	if err != nil || len(out.Refused) != 1 || out.Refused[0].Problem.Code != "plan-unknown" || len(out.Applied) != 2 || !out.Applied[1].Already || b.target.files[claudeFile] != "routed a" {
 		t.Errorf("%+v %v", out, err)
+	}
+}
+
+// TestWrote: what receipts wrote as mcpx is known again after a restart, and right after an apply.
+func TestWrote(t *testing.T) {
+	b, ctx := governedBench(t)
+	bridge := func(path string) []converge.Step {
+		return []converge.Step{{Op: converge.StepSet, Name: "a", Want: &converge.Form{Kind: converge.FormBridge, Server: "a", Command: path}}}
+	}
+	put := func(r converge.Receipt) {
+		t.Helper()
+		if err := b.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutReceipt(ctx, converge.PutReceipt{Receipt: r}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(converge.Receipt{ID: "rcp_1", Plan: "plan_1", State: converge.ReceiptApplied, Files: []converge.Written{{Steps: bridge("/old/gateway")}, {Steps: bridge("/old/gateway")}}})
+	put(converge.Receipt{ID: "rcp_2", Plan: "plan_2", State: converge.ReceiptRolledBack, Files: []converge.Written{{Steps: bridge("/older/gw")}, {}}})
+	if b.Wrote() != nil {
+		t.Errorf("before it has started: %q", b.Wrote())
+	}
+	if err := b.RecoverApplies(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wrote := b.Wrote()
+	slices.Sort(wrote)
+	if !slices.Equal(wrote, []string{"/old/gateway", "/older/gw"}) {
+		t.Errorf("%q", wrote)
 	}
 }
 

@@ -1,6 +1,9 @@
 package converge
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ReceiptState says how far an apply is. Applying is the only state that a restart has to decide.
 type ReceiptState string
@@ -47,4 +50,17 @@ type Written struct {
 	// Steps and Leaves are those of the change, which a rollback by entry needs.
 	Steps  []Step  `json:"steps,omitempty"`
 	Leaves []Bound `json:"leaves,omitempty"`
+}
+
+// Programs are the paths that the receipt wrote into entries as those of mcpx.
+func (r Receipt) Programs() []string {
+	var all []string
+	for _, f := range r.Files {
+		for _, s := range f.Steps {
+			if s.Want != nil && s.Want.Kind == FormBridge && !slices.Contains(all, s.Want.Command) {
+				all = append(all, s.Want.Command)
+			}
+		}
+	}
+	return all
 }

@@ -276,6 +276,7 @@ func identify(e *converge.Entry) {
 	var p catalog.Package
 	known := false
 	switch {
+	case e.Routed != nil && e.Routed.Form == string(clientfile.FormBridge): // mcpx itself, whatever it is called
 	case e.URL != "":
 		p, known = catalog.IdentifyURL(e.URL), true
 	case e.Command != "":

@@ -17,6 +17,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
 	"mcpx/internal/clientfile"
+	"mcpx/internal/control"
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
 )
@@ -466,11 +467,12 @@ func TestOurPort(t *testing.T) {
 	home := t.TempDir()
 	text := `{"mcpServers": {
 		"a": {"type": "http", "url": "http://127.0.0.1:4567/servers/x/mcp"}, "b": {"type": "http", "url": "http://localhost:4567/servers/x/mcp"},
-		"c": {"type": "http", "url": "http://127.0.0.1:9/servers/x/mcp"}, "d": {"type": "http", "url": "http://127.0.0.1:9/servers/y/mcp"}}}`
+		"c": {"type": "http", "url": "http://127.0.0.1:9/servers/x/mcp"}, "d": {"type": "http", "url": "http://127.0.0.1:9/servers/y/mcp"},
+		"e": {"command": "/opt/gateway", "args": ["connect", "x"]}, "f": {"command": "/opt/other", "args": ["connect", "x"]}}}`
 	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{cfg: Config{Paths: api.Paths{State: t.TempDir()}, Getenv: func(string) string { return "" }}}
+	d := &Daemon{cfg: Config{Paths: api.Paths{State: t.TempDir()}, Getenv: func(string) string { return "" }, Exe: "/opt/gateway"}, control: &control.Control{}}
 	d.about.Listener = "127.0.0.1:4567"
 	seen, err := d.observe(t.Context(), converge.Look{Agent: "claude-code", Home: home, Names: map[string]bool{"x": false}})
 	if err != nil {
@@ -478,9 +480,16 @@ func TestOurPort(t *testing.T) {
 	}
 	var got []converge.RoutedState
 	for _, e := range seen.Entries {
+		if e.Routed == nil {
+			got = append(got, "")
+			continue
+		}
 		got = append(got, e.Routed.State)
+		if e.Routed.Form == "bridge" && e.Package != nil {
+			t.Errorf("mcpx itself is the package %+v", e.Package)
+		}
 	}
-	if d := cmp.Diff([]converge.RoutedState{converge.RoutedHere, converge.RoutedSpelling, converge.RoutedStalePort, converge.RoutedForeign}, got); d != "" {
+	if d := cmp.Diff([]converge.RoutedState{converge.RoutedHere, converge.RoutedSpelling, converge.RoutedStalePort, converge.RoutedForeign, converge.RoutedHere, ""}, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }

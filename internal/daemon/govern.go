@@ -48,7 +48,7 @@ func (d *Daemon) hub(look converge.Look) clientfile.Hub {
 		names = map[string]bool{}
 	}
 	names[converge.HubName] = false // routed, and no entry of the catalog
-	return clientfile.Hub{Port: port, Servers: names}
+	return clientfile.Hub{Port: port, Servers: names, Program: d.cfg.Exe, Wrote: d.control.Wrote()}
 }
 
 // look is where the daemon itself looks for the files of agents.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ func Observe(getenv func(string) string, project string, taken []string, ids *id
 		return v, v != ""
 	}}
 	var hub clientfile.Hub // what goes through some mcpx already is not offered, whatever its port
+	if exe, err := os.Executable(); err == nil {
+		hub.Program = exe
+	}
 	observed := system.Observe(hub)
 	var out Offered
 	for _, o := range observed {
