@@ -84,6 +84,16 @@ func TestRT31PathAlone(t *testing.T) {
 	refused(t, s.call(t, "read_file", `{"path":"README.md"}`), operation.ProjectRequired, fault.AfterFix)
 }
 
+// TestOverlappingProjects: an absolute path is of the project that lies deepest.
+func TestOverlappingProjects(t *testing.T) {
+	s := newShop(t)
+	s.project(t, "src", filepath.Join(s.root, "src"))
+	a := s.call(t, "read_file", `{"path":%q}`, filepath.Join(s.root, "src", "main.go"))
+	if got := read[struct{ Path string }](t, a).Path; got != "main.go" {
+		t.Errorf("the path in its project is %q", got)
+	}
+}
+
 func TestRT33CRLF(t *testing.T) {
 	f := read[shownFile](t, newShop(t).do(t, "read_file", `"path":"notes.txt"`))
 	if *f.Text != "a\nb\n" || f.EOL.Style != "crlf" || f.SHA256 != digest([]byte("a\r\nb\r\n")) {

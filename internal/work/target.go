@@ -20,12 +20,14 @@ func (s *Service) locate(ctx context.Context, r store.Reader, t *turn, path stri
 	if err != nil {
 		return session.Admission{}, err
 	}
-	if filepath.IsAbs(path) {
-		for _, a := range mine {
-			if within(a.Project.Path, path) || within(a.Project.Physical.Real, path) {
-				return session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: a.Project.ID, Principal: t.Principal, Act: act})
-			}
+	var deepest session.Project // projects may overlap
+	for _, a := range mine {
+		if p := a.Project; filepath.IsAbs(path) && (within(p.Path, path) || within(p.Physical.Real, path)) && len(p.Path) > len(deepest.Path) {
+			deepest = p
 		}
+	}
+	if deepest.ID != "" {
+		return session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: deepest.ID, Principal: t.Principal, Act: act})
 	}
 	return session.Admission{}, projectRequired(mine)
 }
