@@ -369,7 +369,17 @@ func TestTwoNames(t *testing.T) {
 	hints := running(t, true, one, two)
 	for _, text := range []string{"a", "b"} {
 		write(t, one, text)
-		expect(t, hints, two, one) // in the order of their names
+		told := map[string]bool{} // one after the other, when they settle at different moments
+		for !told[one] || !told[two] {
+			select {
+			case changed := <-hints:
+				for _, name := range changed {
+					told[name] = true
+				}
+			case <-time.After(within):
+				t.Fatalf("after %q was written, only %v were told", text, told)
+			}
+		}
 	}
 }
 
