@@ -21,7 +21,7 @@ import (
 	"mcpx/internal/store"
 )
 
-// Config is what a Service needs. Everything is required but Disabled.
+// Config is what a Service needs. Everything is required but Disabled and Gate.
 type Config struct {
 	DB  store.DB
 	Key []byte // makes digests of arguments; the same in every daemon of this home
@@ -34,6 +34,7 @@ type Config struct {
 	Home     string
 	Redact   func(string) string // takes the values of secrets out of text
 	Disabled []Toolset           // their tools are not listed and answer TOOL_DISABLED
+	Gate     Gate                // nil: no command is started
 }
 
 // Service carries out calls.
