@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"mcpx/internal/api"
@@ -20,21 +19,11 @@ func (c *Control) RemoteSessions(ctx context.Context, in api.RemoteSessionsQuery
 		return api.RemoteSessionPage{}, err
 	}
 	list := session.SessionsRequest{Query: in.Query, Limit: in.Limit}
-	switch in.State {
-	case "", string(session.Open):
-		list.State = session.Open
-	case string(session.Closed):
-		list.State = session.Closed
-	case "all":
-	default:
+	switch list.Narrow(in.State, in.Cursor) {
+	case "state":
 		return api.RemoteSessionPage{}, fault.New(fault.Invalid, "request-invalid").Saying("state is %q, want open, closed or all", in.State)
-	}
-	if in.Cursor != "" {
-		before, err := strconv.ParseUint(in.Cursor, 10, 63)
-		if err != nil {
-			return api.RemoteSessionPage{}, fault.New(fault.Invalid, "request-invalid").Saying("cursor %q is none of a page before", in.Cursor)
-		}
-		list.Before = before
+	case "cursor":
+		return api.RemoteSessionPage{}, fault.New(fault.Invalid, "request-invalid").Saying("cursor %q is none of a page before", in.Cursor)
 	}
 	page := api.RemoteSessionPage{Sessions: []api.RemoteSession{}, Next: []string{}}
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
@@ -45,9 +34,7 @@ func (c *Control) RemoteSessions(ctx context.Context, in api.RemoteSessionsQuery
 		for _, a := range found.Sessions {
 			page.Sessions = append(page.Sessions, api.RemoteSession{Session: a.Session, Name: a.Project.Name})
 		}
-		if found.Next > 0 {
-			page.Cursor = strconv.FormatUint(found.Next, 10)
-		}
+		page.Cursor = found.Cursor()
 		return nil
 	})
 	return page, err

@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,12 +69,36 @@ func AdmitProject(ctx context.Context, r Reader, in AdmitProjectRequest) (Admiss
 		return Admission{}, err
 	}
 	a, ok := findProject(all, in.Project, func(a Admission) Project { return a.Project })
-	switch {
-	case !ok:
+	if !ok {
 		return Admission{}, UnknownProject(in.Project)
-	case !a.Role.May(in.Act):
-		return Admission{}, roleDenied("on this project", a.Role, in.Act)
-	case in.Act == ActChange:
+	}
+	return a.may(in.Act)
+}
+
+// AdmitPath judges a call that names nothing but an absolute path: it acts on the one of the caller's projects in which the
+// path lies, the deepest when they overlap; false when it lies in none. This chooses a project by names: what may be reached
+// there is judged by the file system. The refusals are those of AdmitProject.
+func AdmitPath(mine []Admission, at string, act Act) (Admission, bool, error) {
+	at = path.Clean(at)
+	var deepest Admission
+	for _, a := range mine {
+		if p := a.Project; (inside(p.Path, at) || inside(p.Physical.Real, at)) && len(p.Path) > len(deepest.Project.Path) {
+			deepest = a
+		}
+	}
+	if deepest.Project.ID == "" {
+		return Admission{}, false, nil
+	}
+	a, err := deepest.may(act)
+	return a, true, err
+}
+
+// may judges an act on a project that is reached without a session.
+func (a Admission) may(act Act) (Admission, error) {
+	switch {
+	case !a.Role.May(act):
+		return Admission{}, roleDenied("on this project", a.Role, act)
+	case act == ActChange:
 		return a, a.Project.Usable()
 	}
 	return a, nil
@@ -106,10 +132,42 @@ type SessionsRequest struct {
 	Limit     int    // 0 and everything above MaxSessionPage is MaxSessionPage
 }
 
+// Narrow reads the state (open, which is also what "" means, closed, or all) and the cursor of a page, as callers write them.
+// It names the one that is wrong, "" for none.
+func (in *SessionsRequest) Narrow(state, cursor string) (wrong string) {
+	switch state {
+	case "", string(Open):
+		in.State = Open
+	case string(Closed):
+		in.State = Closed
+	case "all":
+		in.State = ""
+	default:
+		return "state"
+	}
+	if cursor == "" {
+		return ""
+	}
+	before, err := strconv.ParseUint(cursor, 10, 63)
+	if err != nil {
+		return "cursor"
+	}
+	in.Before = before
+	return ""
+}
+
 // Page is one page, the last used first.
 type Page struct {
 	Sessions []Admission
 	Next     uint64 // 0: it is the last one
+}
+
+// Cursor is what leads to the next page, "" after the last one.
+func (p Page) Cursor() string {
+	if p.Next == 0 {
+		return ""
+	}
+	return strconv.FormatUint(p.Next, 10)
 }
 
 // maxLooked bounds how many stored sessions one page looks at, so that a query that nothing fits ends.

@@ -6,14 +6,11 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
-	"mime"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,10 +62,7 @@ func NewHub(c HubConfig) (*Hub, error) {
 		return nil, errors.New("tools: HubConfig.Version, HubConfig.Now and HubConfig.Log are required")
 	}
 	h := &Hub{cfg: c, seats: newSeats(c.Key, c.Now()), servers: map[string]*mcp.Server{}}
-	h.http = mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server { return h.server(agentOf(r.Context())) }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, Logger: c.Log, MaxRequestBodyBytes: maxBody,
-		DisableLocalhostProtection: true, // the listener has checked Host and Origin, and lets configured names in
-	})
+	h.http = stateless(func(r *http.Request) *mcp.Server { return h.server(agentOf(r.Context())) }, c.Log, maxBody)
 	return h, nil
 }
 
@@ -119,28 +113,13 @@ const (
 )
 
 func (h *Hub) post(w http.ResponseWriter, r *http.Request, token auth.Token) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		refuse(w, http.StatusUnsupportedMediaType, "content-type", "Content-Type must be application/json")
-		return
-	}
-	version := r.Header.Get(headerVersion)
-	if version != "" && !slices.Contains(mcp.SupportedProtocolVersions(), version) {
-		refuse(w, http.StatusBadRequest, "version-unknown", "this revision is not served; these are: "+strings.Join(mcp.SupportedProtocolVersions(), ", "))
-		return
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil || len(body) > maxBody {
-		refuse(w, http.StatusRequestEntityTooLarge, "request-too-large", "a request has at most 1 MiB")
-		return
-	}
-	m, err := rpc.Scan(body)
-	if err != nil && !rpc.IsBatch(body) {
-		refuse(w, http.StatusBadRequest, "no-json-rpc", "the body is no JSON-RPC message")
+	m, ok := readMessage(w, r, maxBody)
+	if !ok {
 		return
 	}
 	switch id := r.Header.Get(headerSession); {
-	case err == nil && era.Of(m, body, version) == era.Modern: // no sessions
-	case err == nil && m.Kind == rpc.Request && m.MethodOf(body) == "initialize":
+	case !m.batch && era.Of(m.scan, m.body, m.version) == era.Modern: // no sessions
+	case !m.batch && m.scan.Kind == rpc.Request && m.scan.MethodOf(m.body) == "initialize":
 		w.Header().Set(headerSession, h.seats.take(token, h.cfg.Now()))
 	case id == "":
 		refuse(w, http.StatusBadRequest, "session-missing", "send initialize first, and then its Mcp-Session-Id")
@@ -149,11 +128,7 @@ func (h *Hub) post(w http.ResponseWriter, r *http.Request, token auth.Token) {
 		refuse(w, http.StatusNotFound, "session-unknown", "there is no such session of this agent: it was ended, or another one took its place; send initialize again")
 		return
 	}
-	r = r.Clone(context.WithValue(r.Context(), agentKey{}, token.Agent))
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.Header.Del(headerSession)
-	r.Header.Set("Accept", "application/json, text/event-stream") // the answer is JSON, whatever else the client can read
-	h.http.ServeHTTP(w, r)
+	pass(h.http, w, r.Clone(context.WithValue(r.Context(), agentKey{}, token.Agent)), m.body)
 }
 
 // refuseFault answers a request whose token does not count.

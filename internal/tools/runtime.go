@@ -1,17 +1,13 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,7 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mcpx/internal/operation"
-	"mcpx/internal/rpc"
 	"mcpx/internal/work"
 )
 
@@ -60,10 +55,7 @@ func NewRuntime(c RuntimeConfig) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{cfg: c, http: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, Logger: c.Log, MaxRequestBodyBytes: maxRuntimeBody,
-		DisableLocalhostProtection: true, // as for mcp_hub
-	})}, nil
+	return &Runtime{cfg: c, http: stateless(func(*http.Request) *mcp.Server { return server }, c.Log, maxRuntimeBody)}, nil
 }
 
 // runtimeInstructions tell a model how to work here; at most 2 KB.
@@ -235,27 +227,10 @@ func (h *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "method-not-allowed", "use POST")
 		return
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		refuse(w, http.StatusUnsupportedMediaType, "content-type", "Content-Type must be application/json")
+	m, ok := readMessage(w, r, maxRuntimeBody)
+	if !ok {
 		return
 	}
-	version := r.Header.Get(headerVersion)
-	if version != "" && !slices.Contains(mcp.SupportedProtocolVersions(), version) {
-		refuse(w, http.StatusBadRequest, "version-unknown", "this revision is not served; these are: "+strings.Join(mcp.SupportedProtocolVersions(), ", "))
-		return
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxRuntimeBody+1))
-	if err != nil || len(body) > maxRuntimeBody {
-		refuse(w, http.StatusRequestEntityTooLarge, "request-too-large", "a request has at most 48 MiB")
-		return
-	}
-	if _, err := rpc.Scan(body); err != nil && !rpc.IsBatch(body) {
-		refuse(w, http.StatusBadRequest, "no-json-rpc", "the body is no JSON-RPC message")
-		return
-	}
-	r = r.Clone(context.WithValue(r.Context(), askKey{}, ask{principal: principal, form: version < structuredSince}))
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.Header.Del(headerSession)
-	r.Header.Set("Accept", "application/json, text/event-stream") // the answer is JSON, whatever else the client can read
-	h.http.ServeHTTP(w, r)
+	asked := ask{principal: principal, form: m.version < structuredSince}
+	pass(h.http, w, r.Clone(context.WithValue(r.Context(), askKey{}, asked)), m.body)
 }

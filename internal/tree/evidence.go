@@ -31,7 +31,7 @@ const (
 
 // verdicts is the table of durable-work.md section 10.3, and what it means for the kinds that it leaves out. What is not
 // in it is contested. Where it says contested for a change of which nothing was done, the verdict is missed: then a batch
-// of which nothing was done ends as in a live run, unchanged (docs/decisions/0022).
+// of which nothing was done ends as in a live run, unchanged (docs/decisions/0028).
 var verdicts = map[ChangeKind]map[evidence]verdict{
 	Replace: {
 		{expected, proposed, none}: notYet,
@@ -53,7 +53,7 @@ var verdicts = map[ChangeKind]map[evidence]verdict{
 		{expected, none, none}:    notYet,
 		{none, none, expected}:    applied,
 		{none, none, foreign}:     over,
-		{foreign, none, expected}: changed, // docs/decisions/0022
+		{foreign, none, expected}: changed, // docs/decisions/0028
 	},
 	Rename: {
 		{expected, none, none}:    notYet,

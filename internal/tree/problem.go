@@ -9,7 +9,7 @@ import (
 // Code names a refusal in the vocabulary of the tools at /mcp (durable-work.md section 4, runtime.md section 4.2).
 type Code string
 
-// The codes. FileBusy is explained in docs/decisions/0022.
+// The codes. FileBusy is explained in docs/decisions/0028.
 const (
 	ArgumentInvalid Code = "ARGUMENT_INVALID"
 	Outside         Code = "SCOPE_OUTSIDE_PROJECT"

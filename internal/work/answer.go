@@ -73,9 +73,9 @@ func (s *Service) fitted(ctx context.Context, tx store.Tx, t *turn, a operation.
 	if len(a.Data) <= inlineLimit-envelope {
 		return a, nil
 	}
-	sum := sha256.Sum256(a.Data)
+	sum := digest(a.Data)
 	kept := operation.Kept{
-		Ref: "r_" + hex.EncodeToString(sum[:12]), Principal: t.Principal, Media: "application/json", SHA256: hex.EncodeToString(sum[:]),
+		Ref: "r_" + sum[:24], Principal: t.Principal, Media: "application/json", SHA256: sum,
 		Made: s.cfg.Now(), Bytes: a.Data,
 	}
 	if err := tx.KeepResult(ctx, operation.KeepResult{Result: kept}); err != nil {

@@ -37,16 +37,15 @@ type tool struct {
 	Tool
 	mutates bool
 	class   operation.Class
-	secret  []string         // arguments whose values are never stored
 	reads   func(*turn) bool // of a tool that mutates: this call of it changes nothing
 
 	read   func(context.Context, *Service, *turn) (any, error)
 	change func(context.Context, *Service, store.Tx, *turn) (any, error)
 	begin  func(context.Context, *Service, *turn) (effect, error)
 	// recover carries an effect to its end that an earlier daemon has begun, or clears away what was staged for one that is
-	// only claimed. A *operation.Refusal is how it ended; any other error, that nothing could be decided. settle, which may
-	// be nil, comes after the record.
-	recover func(context.Context, *Service, *turn) (data any, settle func(), err error)
+	// only claimed. A *operation.Refusal is how it ended; any other error, that nothing could be decided. The ending may be
+	// nil.
+	recover func(context.Context, *Service, *turn) (data any, e ending, err error)
 }
 
 // changes says whether a call is one for the ledger.
@@ -56,13 +55,20 @@ func (t *tool) changes(c *turn) bool { return t.mutates && (t.reads == nil || !t
 type effect interface {
 	// stage prepares everything that nobody else sees, and gives the journal that recovery needs.
 	stage(context.Context) (evidence any, err error)
-	// drop takes back what stage did.
+	// drop takes back what stage did, as far as it came.
 	drop()
 	// run lets it happen. A *operation.Refusal with the outcome unknown means that nobody knows how it ended; every other
 	// error, that nothing is left of it.
 	run(context.Context) (any, error)
+	ending
+}
+
+// ending is what is left to do after an effect.
+type ending interface {
 	// settle clears away what is needed no more once the end is recorded.
 	settle(context.Context)
+	// close lets go of what is open. It is called once, however the effect ended.
+	close()
 }
 
 // Tools are the tools of a deployment, in a fixed order.

@@ -96,7 +96,7 @@ func rehearseEdit(ctx context.Context, s *Service, t *turn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.at.close()
+	e.close()
 	return e.answer, nil
 }
 
@@ -340,9 +340,7 @@ func (e *edit) stage(ctx context.Context) (any, error) {
 func (e *edit) drop() {
 	if e.area != nil {
 		_ = e.area.Discard(e.id) // what is left of it is found by the next start
-		_ = e.area.Close()
 	}
-	e.at.close()
 }
 
 func (e *edit) run(ctx context.Context) (any, error) {
@@ -354,9 +352,14 @@ func (e *edit) run(ctx context.Context) (any, error) {
 }
 
 func (e *edit) settle(ctx context.Context) {
-	defer e.at.close()
-	defer e.area.Close()
 	e.s.cleared(ctx, e.at.root.Finish(ctx, e.area, e.batch))
+}
+
+func (e *edit) close() {
+	if e.area != nil {
+		_ = e.area.Close() // what was written to it is flushed
+	}
+	e.at.close()
 }
 
 // cleared notes that something of a batch that has ended could not be cleared away: it is in nobody's way.

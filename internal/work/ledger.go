@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"time"
 
 	"mcpx/internal/crash"
@@ -79,7 +78,12 @@ func (s *Service) underWay(ctx context.Context, t *turn, name operation.Name) op
 	} else if step == operation.Replay {
 		return s.replay(*row)
 	}
-	a := refusal(operation.InProgress(name.ID, row.Claimed))
+	return waiting(*row)
+}
+
+// waiting is the answer about an operation that has not ended.
+func waiting(row operation.Operation) operation.Answer {
+	a := refusal(operation.InProgress(row.ID, row.Claimed))
 	a.Operation = row.Standing(false)
 	return a
 }
@@ -105,9 +109,7 @@ func (s *Service) carry(ctx context.Context, t *turn, name operation.Name) (a op
 	case operation.Replay:
 		return s.replay(*row)
 	case operation.WaitThen: // begun by an earlier daemon, and its recovery has not decided yet
-		a := refusal(operation.InProgress(name.ID, row.Claimed))
-		a.Operation = row.Standing(false)
-		return a
+		return waiting(*row)
 	case operation.Resume:
 		t.op = *row
 		t.op.Attempts++
@@ -180,6 +182,7 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	if err != nil {
 		return s.giveUp(ctx, t, row, err)
 	}
+	defer e.close()
 	t.op.State = operation.Claimed
 	if err := s.put(ctx, t, event.OperationClaimed, "claimed"); err != nil {
 		return s.giveUp(ctx, t, row, unwritten(err))
@@ -207,11 +210,11 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	}
 	crash.Point("op.dispatch.after")
 	data, err := e.run(ctx)
-	return s.finish(ctx, t, data, err, func() { e.settle(ctx) })
+	return s.finish(ctx, t, data, err, e)
 }
 
 // finish records how an effect ended. A record that cannot be written leaves the operation begun: its recovery records it.
-func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, settle func()) operation.Answer {
+func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, e ending) operation.Answer {
 	state := operation.Succeeded
 	a := s.answer(ctx, t, data, effect)
 	switch {
@@ -236,8 +239,8 @@ func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, s
 		return s.answer(ctx, t, nil, operation.Refuse(operation.StoreDegraded, "%s was carried out, and that could not be written down yet", t.op.ID).
 			Retrying(fault.AfterWait).Ending(operation.OutcomeInProgress))
 	}
-	if settle != nil {
-		settle()
+	if e != nil {
+		e.settle(ctx)
 	}
 	a.Operation = t.op.Standing(false)
 	return a
@@ -283,21 +286,6 @@ func unwritten(err error) error {
 func (t *turn) keepable() json.RawMessage {
 	if len(t.Args) > maxKeptArgs {
 		return nil
-	}
-	for _, secret := range t.tool.secret {
-		if _, has := t.args[secret]; has {
-			kept := maps.Clone(t.args)
-			for _, name := range t.tool.secret {
-				if _, has := kept[name]; has {
-					kept[name] = json.RawMessage(`"[not kept]"`)
-				}
-			}
-			raw, err := json.Marshal(kept)
-			if err != nil {
-				return nil
-			}
-			return raw
-		}
 	}
 	return t.Args
 }

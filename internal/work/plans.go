@@ -50,35 +50,10 @@ func planRead(ctx context.Context, s *Service, t *turn) (any, error) {
 		if err != nil {
 			return err
 		}
-		p, err = findPlan(ctx, r, a.Session.ID, in.Plan)
+		p, err = session.PickPlan(ctx, r, session.PickPlanRequest{Session: a.Session.ID, Plan: in.Plan})
 		return err
 	})
 	return planAnswer{Plan: p}, err
-}
-
-// findPlan finds a plan of a session by its id, or the only one that is open.
-func findPlan(ctx context.Context, r store.Reader, in, plan string) (session.WorkPlan, error) {
-	open, err := session.AllWorkPlans(ctx, r, session.ListWorkPlans{Session: in, State: session.PlanOpen})
-	if err != nil {
-		return session.WorkPlan{}, err
-	}
-	if plan == "" && len(open) == 1 {
-		return open[0], nil
-	}
-	if plan != "" {
-		p, err := r.WorkPlanByID(ctx, session.ByID{ID: plan})
-		if err == nil && p.ID == plan && p.Session == in {
-			return p, nil
-		}
-		if err != nil && fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.Conflict {
-			return session.WorkPlan{}, err
-		}
-	}
-	ids := make([]string, 0, len(open))
-	for _, p := range open {
-		ids = append(ids, p.ID)
-	}
-	return session.WorkPlan{}, session.NoPlan(plan, ids)
 }
 
 func planChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, error) {
@@ -99,7 +74,7 @@ func planChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, err
 	if in.Action == "create" {
 		kind = event.PlanCreated
 		p, err = session.CreatePlan(session.CreateRequest{ID: s.cfg.IDs.New(id.WorkPlan), Session: a.Session.ID, Summary: in.Summary, Tasks: in.Tasks, Now: s.cfg.Now()})
-	} else if p, err = findPlan(ctx, tx, a.Session.ID, in.Plan); err == nil {
+	} else if p, err = session.PickPlan(ctx, tx, session.PickPlanRequest{Session: a.Session.ID, Plan: in.Plan}); err == nil {
 		judge := s.evidence(ctx, tx, t, a)
 		switch in.Action {
 		case "update":

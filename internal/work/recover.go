@@ -56,7 +56,10 @@ func (s *Service) recoverOne(ctx context.Context, o operation.Operation) error {
 		return nil // of a tool of another version: its row says where it stands
 	}
 	t := &turn{Call: Call{Tool: o.Tool, Principal: o.Namespace, Channel: "recovery"}, tool: tool, op: o}
-	data, settle, err := tool.recover(ctx, s, t)
+	data, e, err := tool.recover(ctx, s, t)
+	if e != nil {
+		defer e.close()
+	}
 	if o.State == operation.Claimed {
 		return err // never begun: the same call goes on with the claim
 	}
@@ -66,12 +69,12 @@ func (s *Service) recoverOne(ctx context.Context, o operation.Operation) error {
 		}
 	}
 	t.op.Recovery = true
-	s.finish(ctx, t, data, err, settle)
+	s.finish(ctx, t, data, err, e)
 	return nil
 }
 
 // recoverEdit carries a batch to its end, or clears away what was staged for one that never began.
-func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, settle func(), err error) {
+func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, end ending, err error) {
 	var p session.Admission
 	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		p.Project, err = r.ProjectByID(ctx, session.ByID{ID: t.op.Project})
@@ -84,31 +87,24 @@ func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, settle fun
 	if err != nil {
 		return nil, nil, undecided(err)
 	}
-	area, err := x.root.Area(s.cfg.State)
-	if err != nil {
-		x.close()
-		return nil, nil, undecided(err)
+	e := &edit{s: s, at: x, id: batchID(t.op)}
+	if e.area, err = x.root.Area(s.cfg.State); err != nil {
+		return nil, e, undecided(err)
 	}
-	closing := func() { _ = errors.Join(area.Close(), x.root.Close()) } // what was written is flushed
 	if t.op.State == operation.Claimed {
-		defer closing()
-		return nil, nil, undecided(area.Discard(batchID(t.op)))
+		return nil, e, undecided(e.area.Discard(e.id))
 	}
-	var e editEvidence
-	if err := json.Unmarshal(t.op.Evidence, &e); err != nil {
-		closing()
-		return nil, nil, err
+	var was editEvidence
+	if err := json.Unmarshal(t.op.Evidence, &was); err != nil {
+		return nil, e, err
 	}
-	o, err := x.root.Recover(ctx, area, e.Batch, tree.Conditions{})
+	e.batch = was.Batch
+	o, err := x.root.Recover(ctx, e.area, e.batch, tree.Conditions{})
 	if err != nil {
-		closing()
-		return nil, nil, undecided(err)
+		return nil, e, undecided(err)
 	}
-	data, err = batchEnd(e.Answer, o)
-	return data, func() {
-		defer closing()
-		s.cleared(ctx, x.root.Finish(ctx, area, e.Batch))
-	}, err
+	data, err = batchEnd(was.Answer, o)
+	return data, e, err
 }
 
 // undecided hides that an error is a refusal: a disk that does not answer decides nothing about an operation.

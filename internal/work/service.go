@@ -41,7 +41,6 @@ type Config struct {
 type Service struct {
 	cfg   Config
 	tools map[string]*tool
-	since time.Time // start of this daemon: of what is older no age is known
 
 	mu      sync.Mutex                       // guards busy and stopped
 	busy    map[operation.Name]chan struct{} // closed at the end of the work
@@ -59,7 +58,7 @@ func New(c Config) (*Service, error) {
 	case len(c.Key) < 32:
 		return nil, errors.New("work: Config.Key has less than 32 bytes")
 	}
-	s := &Service{cfg: c, tools: map[string]*tool{}, since: c.Now(), busy: map[operation.Name]chan struct{}{}}
+	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}}
 	for _, t := range catalogue() {
 		s.tools[t.Name] = &t
 	}

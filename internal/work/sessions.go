@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"time"
 
 	"mcpx/internal/event"
-	"mcpx/internal/fault"
 	"mcpx/internal/id"
 	"mcpx/internal/operation"
 	"mcpx/internal/session"
@@ -181,32 +179,9 @@ func (s *Service) reveal(ctx context.Context, t *turn, a operation.Answer) opera
 }
 
 func (s *Service) redeem(ctx context.Context, tx store.Tx, t *turn, in Session) (any, error) {
-	handoff, err := session.HandoffOf(s.cfg.Key, in.Token)
+	found, h, err := session.RedeemToken(ctx, tx, session.RedeemTokenRequest{Key: s.cfg.Key, Token: in.Token, Principal: t.Principal, Now: s.cfg.Now()})
 	if err != nil {
 		return nil, err
-	}
-	h, err := tx.HandoffByID(ctx, session.ByID{ID: handoff})
-	if fault.KindOf(err) == fault.NotFound {
-		return nil, session.InvalidHandoff()
-	}
-	if err != nil {
-		return nil, err
-	}
-	found, err := tx.RemoteSessionByID(ctx, session.ByID{ID: h.Session})
-	if err != nil {
-		return nil, err
-	}
-	used, grant, err := session.Redeem(session.RedeemRequest{Handoff: h, Session: found, Principal: t.Principal, Now: s.cfg.Now()})
-	if err != nil {
-		return nil, err
-	}
-	if err := tx.PutHandoff(ctx, session.PutHandoff{Handoff: used}); err != nil {
-		return nil, err
-	}
-	if grant.Principal != "" {
-		if err := tx.PutGrant(ctx, session.PutGrant{Grant: grant}); err != nil {
-			return nil, err
-		}
 	}
 	t.op.Session, t.op.Project = found.ID, found.Project
 	if err := s.tell(ctx, tx, t, event.SessionRedeemed, "somebody came in by a hand-over as "+string(h.Role)); err != nil {
@@ -314,25 +289,15 @@ func shownPlan(p session.WorkPlan) *planShown {
 }
 
 func (s *Service) listSessions(ctx context.Context, r store.Reader, principal string, in Session) (any, error) {
-	ask := session.SessionsRequest{Principal: principal, State: session.Open, Query: in.Query, Limit: 20}
-	switch in.State {
-	case "", string(session.Open):
-	case string(session.Closed):
-		ask.State = session.Closed
-	case "all":
-		ask.State = ""
-	default:
+	ask := session.SessionsRequest{Principal: principal, Query: in.Query, Limit: 20}
+	switch ask.Narrow(in.State, in.Cursor) {
+	case "state":
 		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no state; open, closed and all are", in.State)
+	case "cursor":
+		return nil, operation.Refuse("CURSOR_INVALID", "cursor is not one that this tool has given")
 	}
 	if in.Limit > 0 {
 		ask.Limit = min(in.Limit, 100)
-	}
-	if in.Cursor != "" {
-		before, err := strconv.ParseUint(in.Cursor, 10, 64)
-		if err != nil {
-			return nil, operation.Refuse("CURSOR_INVALID", "cursor is not one that this tool has given")
-		}
-		ask.Before = before
 	}
 	projects, err := session.Projects(ctx, r, principal)
 	if err != nil {
@@ -351,7 +316,7 @@ func (s *Service) listSessions(ctx context.Context, r store.Reader, principal st
 		Projects []projectShown `json:"projects"`
 		Sessions []sessionShown `json:"sessions"`
 		Next     string         `json:"next_cursor,omitempty"`
-	}{Projects: []projectShown{}, Sessions: []sessionShown{}}
+	}{Projects: []projectShown{}, Sessions: []sessionShown{}, Next: page.Cursor()}
 	mine := map[string]bool{}
 	for _, a := range projects {
 		mine[a.Project.ID] = true
@@ -362,9 +327,6 @@ func (s *Service) listSessions(ctx context.Context, r store.Reader, principal st
 			a.Project.Path = "" // a guest learns no more than the name of the project of its session
 		}
 		out.Sessions = append(out.Sessions, shownSession(a))
-	}
-	if page.Next > 0 {
-		out.Next = strconv.FormatUint(page.Next, 10)
 	}
 	return out, nil
 }

@@ -2,8 +2,6 @@ package work
 
 import (
 	"context"
-	"path/filepath"
-	"strings"
 
 	"mcpx/internal/operation"
 	"mcpx/internal/session"
@@ -20,23 +18,10 @@ func (s *Service) locate(ctx context.Context, r store.Reader, t *turn, path stri
 	if err != nil {
 		return session.Admission{}, err
 	}
-	var deepest session.Project // projects may overlap
-	for _, a := range mine {
-		if p := a.Project; filepath.IsAbs(path) && (within(p.Path, path) || within(p.Physical.Real, path)) && len(p.Path) > len(deepest.Path) {
-			deepest = p
-		}
-	}
-	if deepest.ID != "" {
-		return session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: deepest.ID, Principal: t.Principal, Act: act})
+	if a, ok, err := session.AdmitPath(mine, path, act); ok || err != nil {
+		return a, err
 	}
 	return session.Admission{}, projectRequired(mine)
-}
-
-// within says whether a path is a directory or lies in it. It chooses a project; what may be reached is judged by the file
-// system.
-func within(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && dir != "" && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
 // maxOffered is how many projects a refusal lists.

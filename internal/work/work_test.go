@@ -124,6 +124,7 @@ type probe struct {
 	fails  error
 	stage_ func()
 	ran    *atomic.Int64
+	closed atomic.Int64
 	held   chan struct{}
 }
 
@@ -135,6 +136,7 @@ func (p *probe) stage(context.Context) (any, error) {
 }
 func (p *probe) drop()                  {}
 func (p *probe) settle(context.Context) {}
+func (p *probe) close()                 { p.closed.Add(1) }
 func (p *probe) run(context.Context) (any, error) {
 	if p.held != nil {
 		<-p.held
@@ -283,7 +285,8 @@ func (d deaf) Change(ctx context.Context, fn func(store.Tx) error) error {
 
 func TestRT11AuditUnavailable(t *testing.T) {
 	var ran atomic.Int64
-	p := probing(&probe{ran: &ran})
+	effect := &probe{ran: &ran}
+	p := probing(effect)
 	d := newDesk(t)
 	d.project(t, "shop", "/srv/shop")
 	d.start(t, deaf{d.db}, p)
@@ -291,6 +294,9 @@ func TestRT11AuditUnavailable(t *testing.T) {
 	refused(t, d.call(t, "session", `{"action":"open","project":"shop","operation_id":"op-00002"}`), operation.AuditUnavailable, fault.AfterWait)
 	if ran.Load() != 0 || len(d.operations(t)) > 0 {
 		t.Errorf("%d effects, %v", ran.Load(), d.operations(t))
+	}
+	if effect.closed.Load() != 1 {
+		t.Errorf("an effect that did not begin was closed %d times", effect.closed.Load())
 	}
 	d.start(t, d.db, p)
 	if a := d.call(t, "probe", `{"operation_id":"op-00001"}`); !a.OK || ran.Load() != 1 {
@@ -346,6 +352,9 @@ func TestEffectOutlivesItsCaller(t *testing.T) {
 	}
 	if a := d.call(t, "probe", `{"operation_id":"op-00002"}`); !a.OK || a.Operation.Replayed {
 		t.Errorf("the same call later: %+v", a)
+	}
+	if p.closed.Load() != 3 { // of three attempts, one of which was given up
+		t.Errorf("closed %d times", p.closed.Load())
 	}
 }
 
