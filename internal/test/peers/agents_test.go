@@ -24,9 +24,9 @@ func TestRealAgents(t *testing.T) {
 	background(t, model, nil, node(t), filepath.Join("testdata", "modelstub.mjs"), "--port", port)
 	g := rig.Start(t)
 	g.Add("gw", []string{node(t), modules(t, "@modelcontextprotocol", "server-everything", "dist", "index.js"), "stdio"})
-	for name, agent := range map[string]func(t *testing.T, model, url string) output{"claude code": claude, "codex": codex} {
+	for name, agent := range map[string]func(t *testing.T, model, url, prompt string) output{"claude code": claude, "codex": codex} {
 		t.Run(name, func(t *testing.T) {
-			o := agent(t, "http://"+model, g.URL("gw"))
+			o := agent(t, "http://"+model, g.URL("gw"), "call echo")
 			if !strings.Contains(o.stdout, "FINAL") || !strings.Contains(o.stdout, "Echo: hello-e2e") {
 				t.Errorf("exit code %d, want FINAL and Echo: hello-e2e in:\n%s\n%s", o.code, o.stdout, o.stderr)
 			}
@@ -34,15 +34,15 @@ func TestRealAgents(t *testing.T) {
 	}
 }
 
-func claude(t *testing.T, model, url string) output {
+func claude(t *testing.T, model, url, prompt string) output {
 	dir, env := home(t, "ANTHROPIC_BASE_URL="+model, "ANTHROPIC_API_KEY=dummy", "ENABLE_TOOL_SEARCH=false", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"MCP_CONNECTION_NONBLOCKING=false")
 	writeJSON(t, filepath.Join(dir, ".claude.json"), map[string]any{"mcpServers": map[string]any{"gw": map[string]any{"type": "http", "url": url}}})
 	return run(t, agentWithin, project(t, env), env, node(t), modules(t, "@anthropic-ai", "claude-code", "cli-wrapper.cjs"),
-		"-p", "call echo", "--allowedTools", "mcp__gw__echo")
+		"-p", prompt, "--allowedTools", "mcp__gw")
 }
 
-func codex(t *testing.T, model, url string) output {
+func codex(t *testing.T, model, url, prompt string) output {
 	dir, env := home(t, "STUB_KEY=x")
 	config := fmt.Sprintf(`model = "stub-model"
 model_provider = "stub"
@@ -66,7 +66,7 @@ required = true
 		t.Fatal(err)
 	}
 	return run(t, agentWithin, project(t, env), env, node(t), modules(t, "@openai", "codex", "bin", "codex.js"),
-		"exec", "--skip-git-repo-check", "--json", "call echo")
+		"exec", "--skip-git-repo-check", "--json", prompt)
 }
 
 // project is an empty git repository: agents look for one.

@@ -1,0 +1,253 @@
+package peers
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"mcpx/internal/certify"
+	"mcpx/internal/test/rig"
+)
+
+// answered is what the tests read of an answer of a tool at /mcp.
+type answered struct {
+	OK     bool   `json:"ok"`
+	Status string `json:"status"`
+	Data   struct {
+		Session struct {
+			ID   string `json:"remote_session_id"`
+			Root string `json:"root"`
+		} `json:"session"`
+		Plan struct {
+			ID      string `json:"plan_id"`
+			Version int    `json:"version"`
+			Tasks   []struct {
+				Key   string `json:"key"`
+				State string `json:"state"`
+			} `json:"tasks"`
+		} `json:"plan"`
+		Files []struct {
+			After string `json:"after_sha256"`
+		} `json:"files"`
+	} `json:"data"`
+	Operation struct {
+		Replayed bool `json:"replayed"`
+	} `json:"operation"`
+}
+
+// answerOf reads the answer out of the result of a call.
+func answerOf(t *testing.T, result string) (a answered) {
+	t.Helper()
+	var r struct {
+		Result     json.RawMessage `json:"result"`
+		Structured *answered       `json:"structuredContent"`
+	}
+	err := json.Unmarshal([]byte(result), &r)
+	if err == nil && r.Result != nil { // a whole message
+		err = json.Unmarshal(r.Result, &r)
+	}
+	if err != nil || r.Structured == nil {
+		t.Fatalf("no structured answer in %s (%v)", result, err)
+	}
+	return *r.Structured
+}
+
+// caller makes calls of one client.
+type caller func(t *testing.T, tool string, args map[string]any) answered
+
+// runtimeClients are clients from npm at the URL of the runtime, in one era. Each call of the Inspector is a process of
+// its own; mcp-remote keeps its connection.
+var runtimeClients = map[string]func(t *testing.T, url, era string) caller{
+	"inspector": func(t *testing.T, url, era string) caller {
+		return func(t *testing.T, tool string, args map[string]any) answered {
+			t.Helper()
+			dir, env := home(t)
+			return answerOf(t, must(t, clientWithin, dir, env, node(t), modules(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"),
+				"--cli", url, "--transport", "http", "--protocol-era", era, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", encoded(t, args)))
+		}
+	},
+	"mcp-remote": func(t *testing.T, url, era string) caller {
+		_, env := home(t)
+		protocol := map[string]string{"legacy": "legacy", "modern": "auto"}[era]
+		s := speak(t, env, []string{node(t), modules(t, "mcp-remote", "dist", "proxy.js"), url, "--transport", "http-only", "--allow-http", "--protocol", protocol})
+		last := 1
+		return func(t *testing.T, tool string, args map[string]any) answered {
+			t.Helper()
+			last++
+			id := fmt.Sprint(last)
+			return answerOf(t, s.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, encoded(t, args)), id))
+		}
+	},
+}
+
+func encoded(t *testing.T, value any) string {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestSessionOverClients: a person changes from one client to another in the middle of the work, and the daemon is killed
+// in between. The session, its plan and the record of what was done are there for the other client.
+func TestSessionOverClients(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		for first, second := range map[string]string{"inspector": "mcp-remote", "mcp-remote": "inspector"} {
+			t.Run(era+"/"+first+" then "+second, func(t *testing.T) {
+				g := rig.Start(t)
+				shop(t, g)
+				url, spoken := tapped(t, g)
+				call := runtimeClients[first](t, url, era)
+				opened := call(t, "session", map[string]any{"action": "open", "project": "shop", "operation_id": "open-shop-1"})
+				session := opened.Data.Session.ID
+				if !opened.OK || session == "" {
+					t.Fatalf("open: %+v", opened)
+				}
+				planned := call(t, "plan", map[string]any{
+					"action": "create", "remote_session_id": session, "operation_id": "plan-shop-1", "summary": "greet",
+					"tasks": []map[string]any{{"key": "write", "title": "write the greeting"}},
+				})
+				if len(planned.Data.Plan.Tasks) != 1 {
+					t.Fatalf("plan: %+v", planned)
+				}
+				edit := map[string]any{
+					"remote_session_id": session, "operation_id": "edit-shop-1",
+					"edits": []map[string]any{{"op": "create", "path": "greeting.txt", "content": "hello\n"}},
+				}
+				written := call(t, "edit_files", edit)
+				if len(written.Data.Files) != 1 {
+					t.Fatalf("edit: %+v", written)
+				}
+
+				g.Kill()
+				g.Serve()
+
+				call = runtimeClients[second](t, url, era)
+				if a := call(t, "session", map[string]any{"action": "attach", "remote_session_id": session}); a.Data.Session.ID != session || a.Data.Plan.ID != planned.Data.Plan.ID {
+					t.Errorf("attach: %+v", a)
+				}
+				if a := call(t, "edit_files", edit); !a.OK || !a.Operation.Replayed || a.Data.Files[0].After != written.Data.Files[0].After {
+					t.Errorf("the edit, again: %+v", a)
+				}
+				update := func(id, to string, more map[string]any) answered {
+					args := map[string]any{"action": "update", "remote_session_id": session, "operation_id": id, "task": "write", "state": to}
+					for name, value := range more {
+						args[name] = value
+					}
+					return call(t, "plan", args)
+				}
+				update("move-1-start", "in_progress", nil)
+				done := update("move-2-end", "completed", map[string]any{"evidence": []map[string]any{{"kind": "edit", "ref": "edit-shop-1"}}})
+				if len(done.Data.Plan.Tasks) != 1 || done.Data.Plan.Tasks[0].State != "completed" || done.Data.Plan.Version != 3 {
+					t.Errorf("the plan goes on: %+v", done)
+				}
+				for version := range spoken() {
+					if (version >= "2026") != (era == "modern") {
+						t.Errorf("a call was made in revision %q", version)
+					}
+				}
+			})
+		}
+	}
+}
+
+// tapped is the URL of the runtime behind a proxy that remembers in which revisions calls were made.
+func tapped(t *testing.T, g *rig.Gateway) (at string, spoken func() map[string]int) {
+	t.Helper()
+	target, err := url.Parse("http://" + g.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	var mu sync.Mutex
+	seen := map[string]int{}
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client is gone
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if strings.Contains(string(body), `"tools/call"`) {
+			mu.Lock()
+			seen[r.Header.Get("Mcp-Protocol-Version")]++
+			mu.Unlock()
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(between.Close)
+	return between.URL + "/mcp", func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(seen) == 0 {
+			t.Error("no call came by")
+		}
+		return maps.Clone(seen)
+	}
+}
+
+// TestAgentsAtTheRuntime: real agents from npm, with a stub in place of the model, open a session, read a file and edit it
+// by what they read.
+func TestAgentsAtTheRuntime(t *testing.T) {
+	for name, agent := range map[string]func(t *testing.T, model, url, prompt string) output{"claude code": claude, "codex": codex} {
+		t.Run(name, func(t *testing.T) {
+			g := rig.Start(t)
+			file := filepath.Join(shop(t, g), "price.txt")
+			if err := os.WriteFile(file, []byte("apples 3\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m := &certify.Model{}
+			step := func(tool, args string, values ...any) {
+				m.Plan = append(m.Plan, certify.Call{Tool: regexp.MustCompile(`\b\w*` + tool + `$`), Args: json.RawMessage(fmt.Sprintf(args, values...))})
+			}
+			step("session", `{"action":"open","project":"shop","operation_id":"open-shop-1"}`)
+			step("read_file", `{}`)
+			step("edit_files", `{}`)
+			var session string
+			m.Between = func(done int) {
+				last := m.Results()[done-1]
+				m.Plan = m.Plan[:done]
+				switch done {
+				case 1:
+					session = regexp.MustCompile(`rs_\w+`).FindString(last)
+					step("read_file", `{"remote_session_id":%q,"path":"price.txt"}`, session)
+					step("edit_files", `{}`)
+				case 2:
+					sum := regexp.MustCompile(`[0-9a-f]{64}`).FindString(last)
+					step("edit_files", `{"remote_session_id":%q,"operation_id":"edit-price-1","edits":[{"path":"price.txt","expect_sha256":%q,"replacements":[{"old":"3","new":"4"}]}]}`, session, sum)
+				}
+			}
+			model := httptest.NewServer(m)
+			t.Cleanup(model.Close)
+			o := agent(t, model.URL, "http://"+g.Addr+"/mcp", "raise the price of apples")
+			if raw, err := os.ReadFile(file); err != nil || string(raw) != "apples 4\n" {
+				t.Errorf("the file is %q (%v)\n%s\n%s\nresults: %q\noffers: %q", raw, err, o.stdout, o.stderr, m.Results(), m.Offers())
+			}
+		})
+	}
+}
+
+// shop registers an empty directory as the project shop.
+func shop(t *testing.T, g *rig.Gateway) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "shop")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out := g.Must("project", "add", dir); !strings.Contains(out, "shop") {
+		t.Fatalf("project add: %s", out)
+	}
+	return dir
+}
