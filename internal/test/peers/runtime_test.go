@@ -144,9 +144,7 @@ func TestSessionOverClients(t *testing.T) {
 				}
 				update := func(id, to string, more map[string]any) answered {
 					args := map[string]any{"action": "update", "remote_session_id": session, "operation_id": id, "task": "write", "state": to}
-					for name, value := range more {
-						args[name] = value
-					}
+					maps.Copy(args, more)
 					return call(t, "plan", args)
 				}
 				update("move-1-start", "in_progress", nil)
