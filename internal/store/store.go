@@ -40,6 +40,7 @@ type Reader interface {
 	event.Reader
 	operation.Reader
 	operation.ResultReader
+	operation.JobReader
 	session.Reader
 	SessionReader
 	MetaReader
@@ -57,6 +58,7 @@ type Tx interface {
 	event.Log
 	operation.Store
 	operation.ResultStore
+	operation.JobStore
 	session.Store
 	Sessions
 	Meta
