@@ -220,6 +220,20 @@ func (w *Watcher) notified(e fsnotify.Event) {
 		about = append(append(fresh, about...), more...)
 	}
 	w.compare(about, true)
+	if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+		w.vanished(about)
+	}
+}
+
+// vanished tells of files that are not there, as before, though something under their name went: whoever looks at files by
+// himself may have seen what was there in between.
+func (w *Watcher) vanished(paths []string) {
+	now := time.Now()
+	for _, path := range paths {
+		if f := w.files[path]; f != nil && f.moved == nil && f.seen.sum == absent {
+			f.moved = &change{now: f.seen, since: now, first: now}
+		}
+	}
 }
 
 // about lists the files that what happened at a path may be about, and says whether it may be a new one itself.
@@ -252,11 +266,12 @@ func (w *Watcher) compare(paths []string, again bool) {
 	}
 }
 
-// note takes what a file is now.
+// note takes what a file is now. One that is again what it was told to be is told all the same, since it was something else
+// in between.
 func (w *Watcher) note(f *file, now content, at time.Time) {
 	switch {
-	case now.same(f.seen):
-		f.seen, f.moved = now, nil
+	case f.moved == nil && now.same(f.seen):
+		f.seen = now
 	case f.moved == nil:
 		f.moved = &change{now: now, since: at, first: at}
 	case f.moved.now.sum != now.sum:
@@ -275,7 +290,7 @@ func (w *Watcher) settled(now time.Time) []string {
 		}
 		before := f.moved.now.sum
 		w.note(f, read(path, content{}), now)
-		if f.moved == nil || f.moved.now.sum != before && now.Before(f.moved.first.Add(settleMost)) {
+		if f.moved.now.sum != before && now.Before(f.moved.first.Add(settleMost)) {
 			continue
 		}
 		f.seen, f.moved = f.moved.now, nil
@@ -361,7 +376,7 @@ func (w *Watcher) ask() (kept, fresh []string, left int) {
 			continue
 		}
 		if w.files[path] = old[path]; w.files[path] == nil {
-			w.files[path] = &file{seen: content{sum: absent}}
+			w.files[path] = &file{} // told whatever it is: it may not be any more what made it of interest
 			fresh = append(fresh, path)
 		}
 		kept = append(kept, path)

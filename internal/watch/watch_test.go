@@ -459,3 +459,50 @@ func TestRefresh(t *testing.T) {
 	write(t, path, "b")
 	expect(t, hints, path)
 }
+
+// TestInBetween: a file that is as it was told is told again when it was something else in between: whoever looks by himself
+// may have seen that. So is one that became of interest and is not there.
+func TestInBetween(t *testing.T) {
+	start := func(t *testing.T) (path string, interest *atomic.Pointer[[]string], w *Watcher) {
+		source, err := fsnotify.NewWatcher()
+		if err != nil {
+			t.Skipf("skip: no notification here: %v", err)
+		}
+		path, interest = filepath.Join(t.TempDir(), "file"), &atomic.Pointer[[]string]{}
+		interest.Store(&[]string{path})
+		return path, interest, newWatcher(Config{Files: func() []string { return *interest.Load() }, Log: slog.New(slog.DiscardHandler)}, source)
+	}
+	appears := func(t *testing.T, path string) {
+		write(t, path, "a")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("it was noticed", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "file")
+		w := newWatcher(Config{Files: func() []string { return []string{path} }, Log: slog.New(slog.DiscardHandler)}, nil)
+		write(t, path, "a")
+		w.compare(w.paths(), true)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		w.compare(w.paths(), true)
+		if got := w.settled(time.Now().Add(settleFor)); !slices.Equal(got, []string{path}) {
+			t.Errorf("told of %v", got)
+		}
+	})
+	t.Run("it was over before anybody looked", func(t *testing.T) {
+		path, _, w := start(t)
+		appears(t, path)
+		expect(t, run(t, w), path)
+	})
+	t.Run("it was over before it was of interest", func(t *testing.T) {
+		path, interest, w := start(t)
+		interest.Store(&[]string{})
+		w.arm()
+		appears(t, path)
+		interest.Store(&[]string{path})
+		w.Refresh()
+		expect(t, run(t, w), path)
+	})
+}
