@@ -83,6 +83,7 @@ func (s Swap) where() (Content, At, error) {
 func (s Swap) returned(ctx context.Context, target Content, at At) (Verdict, error) {
 	var done Done
 	var err error
+	back, _ := s.Disk.Read(s.Staged) // one that is no regular file is put back like others
 	switch {
 	case at == AtOther: // newer ones of somebody else
 		done, err = s.keep(nil)
@@ -90,11 +91,15 @@ func (s Swap) returned(ctx context.Context, target Content, at At) (Verdict, err
 		err = s.rename(s.Staged, s.Target)
 		if errors.Is(err, fs.ErrExist) {
 			done, err = s.keep(nil)
+		} else if err == nil {
+			done, err = s.guard(ctx, back, Done{}, nil)
 		}
 	default:
 		done, err = s.giveBack(ctx, target, nil)
 		if errors.Is(err, ErrNoExchange) {
-			done, err = Done{}, s.Disk.Replace(s.Staged, s.Target)
+			if err = s.Disk.Replace(s.Staged, s.Target); err == nil {
+				done, err = s.guard(ctx, back, Done{}, nil)
+			}
 		}
 	}
 	if err != nil {

@@ -46,13 +46,16 @@ type Swap struct {
 	// Hold says that bytes may be nowhere else than under the staged name: what lies there is left there by a swap that
 	// fails, and by Decide. Without it both leave nothing that is not needed.
 	Hold bool
+	// Guard is how long bytes of others are looked after that a swap displaced for a moment: see guard. 0 they are not.
+	Guard time.Duration
 }
 
 // Done tells how a swap went.
 type Done struct {
 	Exchanged bool          // in one step; else with links, and what another process saved within Gap by a rename is lost
 	Gap       time.Duration // 0 when exchanged
-	// Kept is the file that holds bytes of somebody else, which came in between and could not stay under their name.
+	// Kept is the file that holds bytes of somebody else, which came in between and could not stay under their name. When
+	// there are several it is the newest; Swap.Kept lists all.
 	Kept string
 }
 
@@ -208,7 +211,7 @@ func (s Swap) takeAway(ctx context.Context) (Done, error) {
 	back := s.rename(s.Staged, s.Target)
 	if back == nil {
 		crash.Point("apply.given-back")
-		return Done{}, errors.Join(err, s.sync())
+		return s.guard(ctx, out, Done{}, errors.Join(err, s.sync()))
 	}
 	if !errors.Is(back, fs.ErrExist) {
 		return Done{Kept: s.Staged}, errors.Join(err, back)
@@ -294,9 +297,10 @@ func (s Swap) giveBack(ctx context.Context, own Content, cause error) (Done, err
 				if !s.Hold {
 					cause = errors.Join(cause, s.Disk.Remove(s.Staged))
 				}
-				return Done{}, errors.Join(cause, s.sync())
+				return s.guard(ctx, next, Done{}, errors.Join(cause, s.sync()))
 			}
-			return s.keep(cause)
+			done, err := s.keep(cause)
+			return s.guard(ctx, next, done, err)
 		}
 		put = next
 	}
@@ -355,7 +359,39 @@ func (s Swap) replace(ctx context.Context, now Content) (Done, error) {
 	if back := s.Disk.Replace(s.Staged, s.Target); back != nil {
 		return Done{Kept: s.Staged}, errors.Join(err, back)
 	}
-	return Done{}, errors.Join(err, s.sync())
+	return s.guard(ctx, old, Done{}, errors.Join(err, s.sync()))
+}
+
+// guardEvery is how often a file that went back is looked at.
+const guardEvery = 5 * time.Millisecond
+
+// guard looks after bytes of somebody else that are back under the name of the target. Whoever read the target while they
+// were displaced did not see them, and what he makes of that replaces them: then they are kept beside it. A process that is
+// killed meanwhile keeps nothing.
+func (s Swap) guard(ctx context.Context, back Content, done Done, cause error) (Done, error) {
+	if back.Absent || back.SHA256 == "" { // a link or a directory is not made of what was read
+		return done, cause
+	}
+	for until := time.Now().Add(s.Guard); time.Now().Before(until); {
+		now, err := s.Disk.Read(s.Target)
+		if err != nil || now.SHA256 != back.SHA256 || ctx.Err() != nil {
+			return s.keepCopy(back, done, cause)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(guardEvery, time.Until(until))):
+		}
+	}
+	return done, cause
+}
+
+// keepCopy keeps bytes of somebody else that are under no name any more, beside what is kept already.
+func (s Swap) keepCopy(c Content, done Done, cause error) (Done, error) {
+	fresh := s.Staged + freshName
+	if err := s.Disk.Stage(fresh, c.Data, "", c.Mode); err != nil {
+		return done, errors.Join(cause, err, s.dropFresh())
+	}
+	return s.keepFrom(fresh, cause)
 }
 
 // dropSecond removes the second name of the old file. When others have replaced the target meanwhile, and what they

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -249,6 +250,76 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 						}
 						if t.Failed() {
 							t.Fatalf("%s before step %d, %s before step %d: %v", first, i, second, k, w.disk.Steps)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestReadMeanwhile has a client write before one step of a swap, read before a later one, and write what it made of that
+// before one later still. What it wrote first is in the file or beside it, though it may have read the file while its bytes
+// were displaced.
+func TestReadMeanwhile(t *testing.T) {
+	both(t, func(t *testing.T, shape [2]string, no bool) {
+		all := steps(t, shape, no)
+		dir := faultdisk.Dir(t)
+		const first, second = "the first edit\n", "the second edit\n"
+		for _, inPlace := range []bool{false, true} {
+			for i := range all {
+				for k := i; k < len(all)+4; k++ {
+					for m := k; m < len(all)+8; m++ { // some while it is guarded
+						w := newWorld(t, dir, shape, no)
+						w.swap.Guard = 100 * time.Microsecond
+						excused, saw := false, ""
+						write := func(s faultdisk.Step, text string) {
+							excused = excused || gap(s, no, w.target)
+							path := w.target
+							if !inPlace {
+								path = filepath.Join(w.dir, "temp")
+							}
+							w.write(path, text)
+							if !inPlace {
+								if err := os.Rename(path, w.target); err != nil {
+									t.Fatal(err)
+								}
+							}
+						}
+						wrote := ""
+						w.disk.Before = func(s faultdisk.Step) error {
+							if s.N == i {
+								wrote = content(t, w.target) + first
+								write(s, wrote)
+							}
+							if s.N == k {
+								saw = content(t, w.target)
+							}
+							if s.N == m {
+								wrote = saw + second
+								write(s, wrote)
+							}
+							return nil
+						}
+						done, err := w.swap.Run(t.Context())
+						if err == nil {
+							_, err = w.swap.Clean(t.Context())
+						}
+						if err != nil && !errors.Is(err, atomicfile.ErrStale) {
+							t.Error(err)
+						}
+						contents, others := w.everything()
+						for _, name := range others {
+							if kept := filepath.Join(w.dir, name); kept != done.Kept && !slices.Contains(w.swap.Kept(), kept) {
+								t.Errorf("%s is left over", name)
+							}
+						}
+						everything := strings.Join(slices.Collect(maps.Keys(contents)), "")
+						if !excused && !strings.Contains(everything, first) || !contents[wrote] && !excused {
+							t.Errorf("lost: %q was written last, there is %v", wrote, contents)
+						}
+						if t.Failed() {
+							t.Fatalf("in place %v; written before step %d, read before step %d, written again before step %d: %v", inPlace, i, k, m, w.disk.Steps)
 						}
 					}
 				}

@@ -39,7 +39,7 @@ func (f *Files) Recover(ctx context.Context, look converge.Look, receipt string,
 		j.swap = atomicfile.Swap{
 			Disk: f.disk(), Target: i.Written.Real, Staged: i.Staged,
 			Old: atomicfile.State{Absent: i.Written.Before.Absent, SHA256: i.Written.Before.SHA256},
-			New: atomicfile.State{Absent: i.Written.After.Absent, SHA256: i.Written.After.SHA256},
+			New: atomicfile.State{Absent: i.Written.After.Absent, SHA256: i.Written.After.SHA256}, Guard: guardFor,
 		}
 		jobs = append(jobs, j)
 	}

@@ -24,6 +24,9 @@ const (
 	// finishWithin bounds an apply from its first write on: the caller may leave then, the files may not be left half
 	// done. Most of it is for clients that have a file open.
 	finishWithin = 30 * time.Second
+	// guardFor is how long a file that a swap has given back is looked after: a client may have read ours in between. It
+	// takes milliseconds from its read to its write; more is left to a machine that does much else.
+	guardFor = time.Second
 	// maxChanges bounds the files of one plan: an agent has some dozens at most.
 	maxChanges = 64
 )
@@ -198,7 +201,7 @@ func (j *job) plan(real, receipt string) {
 	}
 	j.swap = atomicfile.Swap{
 		Target: real, Staged: stagedName(real, receipt, j.number), Perm: perm,
-		Old: atomicfile.State{Absent: j.before.Absent, SHA256: j.before.SHA256}, New: after, Data: j.drafted.result,
+		Old: atomicfile.State{Absent: j.before.Absent, SHA256: j.before.SHA256}, New: after, Data: j.drafted.result, Guard: guardFor,
 	}
 }
 
@@ -330,10 +333,13 @@ func (j *job) tell(code, format string, args ...any) {
 	j.written.Notes = append(j.written.Notes, converge.Note{Code: code, Text: p.Text})
 }
 
-// keeps tells of a file with bytes of somebody else.
+// keeps tells of a file with bytes of somebody else, and of those that the swap kept beside it.
 func (j *job) keeps(path string) {
-	if path != "" {
-		j.tell("third-party-kept", "what another process wrote meanwhile is in %s", path)
+	if path == "" {
+		return
+	}
+	for _, kept := range append(j.swap.Kept(), path) {
+		j.tell("third-party-kept", "what another process wrote meanwhile is in %s", kept)
 	}
 }
 

@@ -613,7 +613,9 @@ var marks = regexp.MustCompile(`m[0-9]+\.`)
 
 // TestConcurrentEdits has a client write its file hundreds of times while plans for it are applied. It reads the file,
 // adds a mark and writes it back, by a rename, in place, or bit by bit in a file that stays open; or it writes what it has
-// in its memory. No mark may be lost: each is in the file, or in one that the receipt tells of.
+// in its memory. No mark may be lost: each is in the file, or in one that the receipt tells of. That is promised also when
+// the client read bytes of an apply that was given back right after, and so never saw its own last edit, as long as it writes
+// within guardFor.
 func TestConcurrentEdits(t *testing.T) {
 	inPlace := func(h *house, content string) error {
 		return os.WriteFile(h.path(claudeFile), []byte(content), 0o600)
