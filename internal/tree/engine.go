@@ -96,16 +96,11 @@ func (e *engine) apply(ctx context.Context) (Outcome, error) {
 			e.step(c, StepApplied)
 			continue
 		}
-		e.outcome.Cause = cause(err, c)
 		if !clean(err) {
-			return e.undo(ctx, i)
+			e.outcome.Cause = cause(err, c)
+			return e.undo(ctx, e.rows[:i+1])
 		}
-		if kept != "" {
-			if err := e.dispute(c, kept); err != nil {
-				return Outcome{}, err
-			}
-		}
-		return e.undo(ctx, i-1)
+		return e.giveUp(ctx, i, kept, err)
 	}
 	return e.end(Applied)
 }
@@ -145,11 +140,11 @@ func cause(err error, c Change) error {
 	return p
 }
 
-// undo takes back the rows up to the n-th, in reverse order.
-func (e *engine) undo(ctx context.Context, n int) (Outcome, error) {
+// undo takes back rows, in reverse order.
+func (e *engine) undo(ctx context.Context, rows []Change) (Outcome, error) {
 	var errs []error
-	for ; n >= 0; n-- {
-		errs = append(errs, steadily(func() error { return e.back(ctx, e.rows[n]) }))
+	for _, c := range slices.Backward(rows) {
+		errs = append(errs, steadily(func() error { return e.back(ctx, c) }))
 	}
 	if err := errors.Join(errs...); err != nil { // what is on the disk decides, when it works again
 		return Outcome{}, errors.Join(err, e.files.Flush())
@@ -445,8 +440,9 @@ func (e *engine) judged(ctx context.Context, c Change) (verdict, error) {
 	return judge(c.Kind, v), err
 }
 
-// recover carries on where a batch was cut off: to its end, or, if somebody else has changed one of the paths, no further.
-// It may be cut off, and called again. An error says that the disk did not answer: nothing is decided.
+// recover carries on where a batch was cut off: to its end, or, if somebody else is in the way of a row, back to its
+// beginning, as in a live run. It may be cut off, and called again. An error says that the disk did not answer: nothing is
+// decided.
 func (e *engine) recover(ctx context.Context) (o Outcome, err error) {
 	err = steadily(func() error {
 		e.outcome = Outcome{}
@@ -465,17 +461,24 @@ func (e *engine) goOn(ctx context.Context) (Outcome, error) {
 		}
 		all[i] = v
 	}
-	if i := slices.Index(all, missed); i >= 0 && untouched(all) {
+	if i := slices.IndexFunc(all, verdict.stuck); i >= 0 {
 		e.outcome.Cause = cause(atomicfile.ErrStale, e.rows[i])
-		return e.end(Unchanged)
+		return e.takeBack(ctx)
 	}
 	for i, c := range e.rows {
-		if err := e.conclude(ctx, c, all[i]); err != nil {
+		if all[i] == notYet {
+			continue
+		}
+		if all[i] == changed {
+			e.warn(ChangedAfterApply, c)
+		}
+		if err := e.fill(c); err != nil {
 			return Outcome{}, err
 		}
+		e.step(c, StepApplied)
 	}
 	for i, c := range e.rows {
-		if all[i] != notYet || len(e.outcome.Exceptions) > 0 {
+		if all[i] != notYet {
 			continue
 		}
 		kept, err := e.forward(ctx, c)
@@ -485,43 +488,21 @@ func (e *engine) goOn(ctx context.Context) (Outcome, error) {
 		case !clean(err):
 			return Outcome{}, err
 		default:
-			if err := e.dispute(c, kept); err != nil {
-				return Outcome{}, err
-			}
+			return e.giveUp(ctx, i, kept, err)
 		}
 	}
 	return e.end(Applied)
 }
 
-// untouched says that nothing was done.
-func untouched(all []verdict) bool {
-	return !slices.ContainsFunc(all, func(v verdict) bool { return v != notYet && v != missed })
-}
-
-// conclude does what a verdict says, apart from what is not yet applied.
-func (e *engine) conclude(ctx context.Context, c Change, v verdict) error {
-	switch v {
-	case notYet:
-		return nil
-	case changed, swapped, applied:
-		if v == changed {
-			e.warn(ChangedAfterApply, c)
+// giveUp takes back what was done of a batch whose n-th row did not happen because of somebody else.
+func (e *engine) giveUp(ctx context.Context, n int, kept string, why error) (Outcome, error) {
+	e.outcome.Cause = cause(why, e.rows[n])
+	if kept != "" {
+		if err := e.dispute(e.rows[n], kept); err != nil {
+			return Outcome{}, err
 		}
-		if err := e.fill(c); err != nil {
-			return err
-		}
-		e.step(c, StepApplied)
-		return nil
-	case over:
-		kept, err := e.giveBack(ctx, c)
-		if err != nil {
-			return err
-		}
-		return e.dispute(c, kept)
-	case missed, contested:
-		return e.dispute(c, "")
 	}
-	panic("tree: unknown verdict " + string(v))
+	return e.undo(ctx, slices.Delete(slices.Clone(e.rows), n, n+1))
 }
 
 // fill moves the displaced bytes to the trash, unless they are there.
@@ -593,7 +574,7 @@ func (e *engine) reverse(ctx context.Context, c Change) (kept string, err error)
 		fallthrough
 	case Add, Delete:
 		done, err := e.run(ctx, e.swap(c).Reverse(nil))
-		return done.Kept, err
+		return done.Kept, displaced(err) // its directory may be gone
 	case Mkdir:
 		err = e.rmdir(c)
 	case Rmdir:
@@ -618,5 +599,5 @@ func (e *engine) empty(c Change) error {
 
 // takeBack undoes all that a batch has done, as far as nobody else has changed it since.
 func (e *engine) takeBack(ctx context.Context) (Outcome, error) {
-	return e.undo(ctx, len(e.rows)-1)
+	return e.undo(ctx, e.rows)
 }

@@ -29,6 +29,9 @@ const (
 	contested verdict = "contested"     // somebody else was there, and it cannot be told what of ours is: nothing more is done
 )
 
+// stuck says that a row cannot be brought to its end.
+func (v verdict) stuck() bool { return v == missed || v == over || v == contested }
+
 // verdicts is the table of durable-work.md section 10.3, and what it means for the kinds that it leaves out. What is not
 // in it is contested. Where it says contested for a change of which nothing was done, the verdict is missed: then a batch
 // of which nothing was done ends as in a live run, unchanged (docs/decisions/0028).

@@ -342,8 +342,8 @@ func (m *memory) whole(rows []Change, o Outcome) {
 		if o.State == Applied && (c.Kind == Replace || c.Kind == Delete) && m.see(c.trashName()).SHA256 != c.Expect && !m.written(c.trashName()) {
 			m.fail("applied, and the trash of %s has %q", c.Path, m.see(c.trashName()).SHA256)
 		}
-		if o.State == Unchanged && c.Kind != Mkdir && c.Kind != Rmdir && c.Kind != SetMode && now != "" && now == c.Propose {
-			m.fail("unchanged, and %s is %q", c.Path, now)
+		if o.State != Applied && !disputed[c.Path] && c.Kind != Mkdir && c.Kind != Rmdir && c.Kind != SetMode && now != "" && now == c.Propose {
+			m.fail("%s, and %s is %q", o.State, c.Path, now)
 		}
 	}
 }

@@ -57,6 +57,7 @@ type scenario struct {
 	name    string
 	steps   func(p *play)
 	servers []string // that are there in the end
+	only    []string // beginnings of the points that it is about, nil for all
 }
 
 // run plays a scenario with a script for the daemons until somebody was killed, and another for those after that. What
@@ -80,12 +81,13 @@ func run(t *testing.T, binary string, what scenario, first, later script, killed
 	p.end()
 }
 
-// scenarios are three: changes with their acknowledgements and an orderly stop, planned restarts, and changes to the files
-// of agents.
+// scenarios are four: changes with their acknowledgements and an orderly stop, planned restarts, changes to the files of
+// agents, and what an agent does at /mcp.
 var scenarios = []scenario{
-	{"changes", (*play).changes, []string{"alpha"}},
-	{"restarts", (*play).restarts, []string{"alpha"}},
-	{"governed", (*play).governed, []string{"alpha"}},
+	{name: "changes", steps: (*play).changes, servers: []string{"alpha"}},
+	{name: "restarts", steps: (*play).restarts, servers: []string{"alpha"}},
+	{name: "governed", steps: (*play).governed, servers: []string{"alpha"}},
+	{name: "worked", steps: (*play).worked, only: []string{"op.", "fs."}},
 }
 
 func (p *play) changes() {
