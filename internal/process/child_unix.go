@@ -22,6 +22,7 @@ type Child struct {
 
 	done   chan struct{}
 	status Status
+	usage  Usage
 }
 
 // Start runs the command with three plain pipes in a new process group. On Linux the child gets SIGTERM when the
@@ -49,7 +50,7 @@ func (c *Child) run(cmd Command, p pipes, started chan<- error) {
 	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 	x := &exec.Cmd{
 		Path: cmd.File, Args: cmd.Argv, Dir: cmd.Dir, Env: cmd.Env,
-		Stdin: p.stdin.r, Stdout: p.stdout.w, Stderr: p.stderr.w,
+		Stdin: p.stdin.r, Stdout: p.stdout.w, Stderr: p.stderr.w, ExtraFiles: cmd.Extra,
 		SysProcAttr: childAttr(),
 	}
 	if err := startOwn(x); err != nil {
@@ -60,7 +61,7 @@ func (c *Child) run(cmd Command, p pipes, started chan<- error) {
 	c.ID = identifyChild(x.Process.Pid)
 	started <- nil
 	err := waitOwn(x)
-	c.status = statusOf(x.ProcessState, err)
+	c.status, c.usage = statusOf(x.ProcessState, err), usageOf(x.ProcessState)
 	close(c.done)
 }
 
@@ -69,6 +70,16 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Status is how the process ended; valid after Done.
 func (c *Child) Status() Status { return c.status }
+
+// Usage is what the process used up; valid after Done.
+func (c *Child) Usage() Usage { return c.usage }
+
+func usageOf(state *os.ProcessState) Usage {
+	if state == nil {
+		return Usage{}
+	}
+	return Usage{User: state.UserTime(), System: state.SystemTime()}
+}
 
 func statusOf(state *os.ProcessState, err error) Status {
 	if state == nil {

@@ -1,6 +1,9 @@
 package process
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // Command says what to start. File is the program (see Resolve), Argv the arguments including the name, Dir absolute.
 type Command struct {
@@ -11,6 +14,8 @@ type Command struct {
 	// Blocking gives the parent pipe ends in blocking mode, outside the runtime's poller: a read costs one system call
 	// and one thread, and cannot be interrupted. For a process that lives for this child alone.
 	Blocking bool
+	// Extra are descriptors that the child gets as 3 and up. They stay the caller's to close.
+	Extra []*os.File
 }
 
 // Ladder holds the waits of an orderly end: stdin is closed, then Stdin passes, SIGTERM goes to the group, Term

@@ -23,12 +23,12 @@ func (c *Child) End(l Ladder, closeStdin func()) (survivors []int) {
 		return nil
 	}
 	// Descendants that left the group are found now, while their parents live; each keeps its identity.
-	strays := c.descendants()
+	strays := c.Strays(c.ID.Pid)
 	c.signal(syscall.SIGTERM)
 	if c.gone(l.Term) && !anyAlive(strays) {
 		return nil
 	}
-	strays = append(strays, c.descendants()...)
+	strays = append(strays, c.Strays(c.ID.Pid)...)
 	c.signal(syscall.SIGKILL)
 	for _, id := range strays {
 		signalOne(id, syscall.SIGKILL)
@@ -46,7 +46,7 @@ func (c *Child) Signal(sig os.Signal) {
 
 // EndGroup kills what is left of the group after the leader has ended, and returns the pids that still run.
 func (c *Child) EndGroup(wait time.Duration) (survivors []int) {
-	if !c.groupAlive() {
+	if !c.Alive() {
 		return nil
 	}
 	c.signal(syscall.SIGKILL)
@@ -55,7 +55,7 @@ func (c *Child) EndGroup(wait time.Duration) (survivors []int) {
 }
 
 func (c *Child) survivors(strays []Identity) (pids []int) {
-	if c.groupAlive() {
+	if c.Alive() {
 		for _, s := range processes() {
 			if s.pgid == c.ID.Pid {
 				pids = append(pids, s.pid)
@@ -84,18 +84,18 @@ func (c *Child) gone(d time.Duration) bool {
 	}
 	poll := time.NewTicker(groupPoll)
 	defer poll.Stop()
-	for c.groupAlive() {
+	for c.Alive() {
 		select {
 		case <-poll.C:
 		case <-limit.C:
-			return !c.groupAlive()
+			return !c.Alive()
 		}
 	}
 	return true
 }
 
-// groupAlive reports whether some member of the child's group runs.
-func (c *Child) groupAlive() bool {
+// Alive reports whether some member of the child's group runs.
+func (c *Child) Alive() bool {
 	select {
 	case <-c.done:
 	default:
@@ -120,16 +120,17 @@ func (c *Child) groupAlive() bool {
 }
 
 func (c *Child) signal(sig syscall.Signal) {
-	if c.groupAlive() {
+	if c.Alive() {
 		_ = syscall.Kill(-c.ID.Pid, sig) // the group may end between the two lines; that is what was wanted
 	}
 }
 
-// descendants are the processes below the child that left its group.
-func (c *Child) descendants() []Identity { return strays(processes(), c.ID.Pid) }
+// Strays are the processes below the process root that are not in the group of the child. A subreaper asks for those below
+// itself: then what lost its parent is found, too.
+func (c *Child) Strays(root int) []Identity { return strays(processes(), root, c.ID.Pid) }
 
-// strays are the processes below root that are not in the group of root.
-func strays(all []stat, root int) (ids []Identity) {
+// strays are the processes below root that are not in the group.
+func strays(all []stat, root, group int) (ids []Identity) {
 	children := map[int][]stat{}
 	for _, s := range all {
 		children[s.ppid] = append(children[s.ppid], s)
@@ -137,7 +138,7 @@ func strays(all []stat, root int) (ids []Identity) {
 	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
 		for _, s := range children[queue[0]] {
 			queue = append(queue, s.pid)
-			if s.pgid == root {
+			if s.pgid == group {
 				continue
 			}
 			if id, err := s.identity(); err == nil {

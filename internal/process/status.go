@@ -1,6 +1,9 @@
 package process
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Status is how a process ended.
 type Status struct {
@@ -16,4 +19,10 @@ func (s Status) String() string {
 		return fmt.Sprintf("signal %d (%s)", s.Signal, s.Name)
 	}
 	return fmt.Sprintf("code %d", s.Code)
+}
+
+// Usage is the processor time of a process and of those that it waited for.
+type Usage struct {
+	User   time.Duration `json:"user"`
+	System time.Duration `json:"system"`
 }

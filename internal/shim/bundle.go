@@ -104,7 +104,9 @@ type record struct {
 
 // secrets is what the supervisor gets on its stdin and nowhere else.
 type secrets struct {
-	Env []string `json:"env"`
+	Env    []string          `json:"env"`
+	Stdin  string            `json:"stdin,omitempty"`  // of a job: the text for its standard input
+	Redact map[string]string `json:"redact,omitempty"` // of a job: values, by name, that must not be in its output
 }
 
 // ready is the one line on the ready pipe.

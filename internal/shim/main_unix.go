@@ -54,14 +54,15 @@ func Main(args []string) int {
 			return 0
 		}
 	case len(args) == 2 && args[1] == own:
-		var s *supervisor
-		if s, err = prepare(bundle(args[0])); err == nil {
-			if err = answer(pipe, s.ready()); err == nil {
+		var o owner
+		if o, err = prepare(bundle(args[0])); err == nil {
+			if err = answer(pipe, o.ready()); err == nil || !o.unwanted() {
 				crash.Point("supervisor.ready-told")
-				return s.run()
+				return o.run()
 			}
-			s.remove()
 		}
+	case len(args) == 2 && args[1] == stubArg:
+		return stub(bundle(args[0]))
 	default:
 		err = fmt.Errorf("usage: %s BUNDLE (internal; started by the daemon)", Subcommand)
 	}
@@ -94,8 +95,24 @@ func answer(pipe *os.File, r ready) error {
 // waits too, for eagerFor at most.
 const processors = 2
 
-// prepare takes the bundle over: lock, socket, record. Nothing is started yet.
-func prepare(b bundle) (*supervisor, error) {
+// owner is what a process of the second kind does with its directory.
+type owner interface {
+	ready() ready
+	// unwanted tells what nobody waits for any more. True: it has ended without a trace.
+	unwanted() bool
+	run() int
+}
+
+// taken is a directory that is ours: we hold its lock.
+type taken struct {
+	dir     bundle
+	secrets secrets
+	lock    *atomicfile.Lock
+	self    process.Identity
+}
+
+// prepare takes the bundle over, and does what comes before anybody is told.
+func prepare(b bundle) (owner, error) {
 	runtime.MemProfileRate = 0 // nobody asks a supervisor for a profile, and its table takes some 70 KB
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
@@ -105,8 +122,10 @@ func prepare(b bundle) (*supervisor, error) {
 	if err := checkOwned(string(b), fs.ModeDir); err != nil {
 		return nil, err
 	}
-	var sp spec
-	if err := readJSON(b.spec(), &sp); err != nil {
+	var what struct {
+		Kind string `json:"kind"`
+	}
+	if err := readJSON(b.spec(), &what); err != nil {
 		return nil, err
 	}
 	var sec secrets
@@ -130,19 +149,32 @@ func prepare(b bundle) (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
+	t := taken{dir: b, secrets: sec, lock: lock, self: self}
+	if what.Kind == kindJob {
+		return startJob(t)
+	}
+	return newSupervisor(t)
+}
+
+// newSupervisor makes socket and record of a server. Nothing is started yet.
+func newSupervisor(t taken) (*supervisor, error) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
 	s := &supervisor{
-		dir: b, spec: sp, env: sec.Env, lock: lock, self: self, token: hex.EncodeToString(random),
+		taken: t, token: hex.EncodeToString(random),
 		started: time.Now(), first: make(chan struct{}), delivered: make(chan struct{}), state: stateWaiting,
 		journal: newJournal(bounds{maxEntries, maxKept}),
 	}
 	s.room.L = &s.mu
-	if s.listener, err = listen(sp.Socket); err != nil {
+	if err := readJSON(s.dir.spec(), &s.spec); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.listener, err = listen(s.spec.Socket); err != nil {
 		return nil, err
 	}
 	crash.Point("supervisor.socket-bound")
-	if s.log, err = openRotating(b.stderr(), stderrLogSize); err != nil {
+	if s.log, err = openRotating(s.dir.stderr(), stderrLogSize); err != nil {
 		s.remove()
 		return nil, err
 	}

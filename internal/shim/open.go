@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -78,10 +79,15 @@ func (b *Backend) startSupervisor(ctx context.Context, dir bundle, o gateway.Ope
 	if err != nil {
 		return ready{}, err
 	}
+	return launch(ctx, &b.scope, b.cfg.Log, b.cfg.Exe, b.cfg.Environ, dir, stdin)
+}
+
+// launch starts the owner of a directory and waits until it says that it is there.
+func launch(ctx context.Context, in *scope, log *slog.Logger, exe string, environ []string, dir bundle, stdin []byte) (ready, error) {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	line, err := b.scope.start(ctx, b.cfg.Environ, b.cfg.Log, process.Detached{
-		Exe: b.cfg.Exe, Args: []string{Subcommand, string(dir)}, Env: process.Environ(b.cfg.Environ, crash.Environ()), Stdin: stdin,
+	line, err := in.start(ctx, environ, log, process.Detached{
+		Exe: exe, Args: []string{Subcommand, string(dir)}, Env: process.Environ(environ, crash.Environ()), Stdin: stdin,
 	})
 	if err != nil {
 		return ready{}, err

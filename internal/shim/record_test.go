@@ -14,7 +14,7 @@ import (
 func TestRecordIsWrittenLater(t *testing.T) {
 	dir := bundle(filepath.Join(t.TempDir(), "shim_x"))
 	child := process.Identity{Boot: "b", Pid: 7, Start: 8}
-	s := &supervisor{dir: dir, spec: spec{ID: dir.id(), Name: "files"}, state: stateRunning, life: &life{child: &process.Child{ID: child}}}
+	s := &supervisor{taken: taken{dir: dir}, spec: spec{ID: dir.id(), Name: "files"}, state: stateRunning, life: &life{child: &process.Child{ID: child}}}
 	s.keepRecord()
 	if !s.unrecorded.Load() {
 		t.Fatal("a record was written into nothing")

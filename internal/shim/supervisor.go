@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mcpx/internal/atomicfile"
 	"mcpx/internal/crash"
 	"mcpx/internal/fault"
 	"mcpx/internal/process"
@@ -42,12 +41,9 @@ const (
 
 // supervisor owns one child.
 type supervisor struct {
-	dir     bundle
+	taken
 	spec    spec
-	env     []string
-	lock    *atomicfile.Lock
 	log     *rotating
-	self    process.Identity
 	token   string
 	started time.Time // of the supervisor; its monotonic part is the clock of all waits
 	tail    tail
@@ -95,6 +91,12 @@ func (s *supervisor) ready() ready {
 	return ready{Self: s.self, Token: s.token, Socket: s.spec.Socket}
 }
 
+// unwanted clears the directory away: nothing was started.
+func (s *supervisor) unwanted() bool {
+	s.remove()
+	return true
+}
+
 // run serves until the child has ended and that was told, and returns the exit code.
 func (s *supervisor) run() int {
 	go s.accept(s.listener)
@@ -123,7 +125,7 @@ func (s *supervisor) run() int {
 // spawn starts the child, once, at the first attach. mu is held.
 func (s *supervisor) spawnLocked() {
 	child, err := process.Start(process.Command{
-		File: s.spec.File, Argv: s.spec.Argv, Dir: s.spec.Dir, Env: s.env, Blocking: true,
+		File: s.spec.File, Argv: s.spec.Argv, Dir: s.spec.Dir, Env: s.secrets.Env, Blocking: true,
 	})
 	if err != nil {
 		f := fault.From(err)
@@ -133,7 +135,7 @@ func (s *supervisor) spawnLocked() {
 		s.state = stateEnding
 		return
 	}
-	s.env = nil // the values are the child's now
+	s.secrets.Env = nil // the values are the child's now
 	s.state, s.childStart = stateRunning, time.Now()
 	// Closing blocks nobody: a write that is under way keeps the descriptor until it returns.
 	s.life = newLife(child, s.spec.Ladder, &s.tail, func() { _ = child.Stdin.Close() })
