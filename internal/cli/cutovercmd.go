@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"mcpx/internal/api"
@@ -197,7 +198,8 @@ var cutoverApply = Command{
 
 var cutoverStatus = Command{
 	Path: "cutover status", Short: "Say how far the cut-over from another hub is",
-	Long:    "Whether the decision is recorded; with the flags also what the gate says and what is left of the other hub. Exit code 1 when a check did not pass.",
+	Long: "Whether the decision is recorded; with the flags also what the gate says and what is left of the other hub, with the commands\n" +
+		"that remove it: mcpx runs none of them. Exit code 1 when a check did not pass.",
 	Example: "mcpx cutover status --from oldhub --check-gate --check-footprint",
 	Flags: []Flag{
 		fromFlag,
@@ -209,15 +211,41 @@ var cutoverStatus = Command{
 		if err != nil {
 			return err
 		}
-		v := gate.OfRetirement(f)
-		v.Gate = "cut-over"
-		v.Checks = slices.DeleteFunc(v.Checks, func(c gate.Check) bool {
-			left := len(c.Name) > 10 && c.Name[:10] == "footprint-"
+		out := cutoverProgress{Verdict: gate.OfRetirement(f)}
+		out.Gate = "cut-over"
+		out.Checks = slices.DeleteFunc(out.Checks, func(c gate.Check) bool {
+			left := strings.HasPrefix(c.Name, "footprint-")
 			return left && !a.Bool("check-footprint") || !left && c.Name != "cutover-recorded" && !a.Bool("check-gate")
 		})
-		v.Open = !slices.ContainsFunc(v.Checks, func(c gate.Check) bool { return c.State != gate.Passed })
-		return e.showGate(v)
+		out.Open = !slices.ContainsFunc(out.Checks, func(c gate.Check) bool { return c.State != gate.Passed })
+		if a.Bool("check-footprint") {
+			out.Cleanup = cleanup(f.Left)
+		}
+		if err := e.Show(out, func(w io.Writer) { e.progressText(w, out) }); err != nil {
+			return err
+		}
+		if !out.Open {
+			return errAnswerNo
+		}
+		return nil
 	},
+}
+
+// cutoverProgress is the answer of cutover status.
+type cutoverProgress struct {
+	gate.Verdict
+	Cleanup []cleanupStep `json:"cleanup,omitempty"`
+}
+
+func (e *Env) progressText(w io.Writer, out cutoverProgress) {
+	e.gateText(w, out.Verdict)
+	if len(out.Cleanup) == 0 {
+		return
+	}
+	line(w, "\nWhat is left is removed by you; mcpx runs none of this:")
+	for _, s := range out.Cleanup {
+		line(w, "  %-40s # %s", s.Command, s.Why)
+	}
 }
 
 var retirementGate = Command{
@@ -277,27 +305,29 @@ func (e *Env) footprint(ctx context.Context, client api.Service, hub gate.Hub) [
 		})},
 		{Kind: "connections", Found: connectionsTo(hub)},
 		{Kind: "processes", Found: processesOf(hub)},
-		{Kind: "units", Found: gate.Known(present(hub.Units, []string{filepath.Join(home, ".config/systemd/user"), "/etc/systemd/system", filepath.Join(home, "Library/LaunchAgents")}))},
-		{Kind: "programs", Found: gate.Known(present(hub.Commands, filepath.SplitList(e.Getenv("PATH"))))},
-		{Kind: "files", Found: gate.Known(present(hub.Files, []string{home}))},
+		{Kind: "units", Found: gate.Known(present(home, hub.Units, []string{filepath.Join(home, ".config/systemd/user"), "/etc/systemd/system", filepath.Join(home, "Library/LaunchAgents")}))},
+		{Kind: "programs", Found: gate.Known(present(home, hub.Commands, filepath.SplitList(e.Getenv("PATH"))))},
+		{Kind: "files", Found: gate.Known(present(home, hub.Files, []string{home}))},
 	}
 }
 
-// present lists those names that exist below one of the directories, or as they are.
-func present(names, dirs []string) []string {
+// present lists where names exist: as they are, or in each of the directories.
+func present(home string, names, dirs []string) []string {
 	var all []string
 	for _, name := range names {
-		for _, dir := range dirs {
-			path := name
-			if !filepath.IsAbs(name) {
-				path = filepath.Join(dir, name)
+		places := []string{name}
+		if below, ok := strings.CutPrefix(name, "~/"); ok {
+			places = []string{filepath.Join(home, below)}
+		} else if !filepath.IsAbs(name) {
+			places = nil
+			for _, dir := range dirs {
+				places = append(places, filepath.Join(dir, name))
 			}
-			if len(name) > 2 && name[:2] == "~/" {
-				path = filepath.Join(dir, name[2:])
-			}
-			if _, err := os.Lstat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
+		}
+		for _, path := range places {
+			// What cannot be looked at may be there.
+			if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) && !slices.Contains(all, path) {
 				all = append(all, path)
-				break
 			}
 		}
 	}
