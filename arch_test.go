@@ -26,7 +26,7 @@ var layers = map[string]int{
 	"internal/era": 3, "internal/supervise": 3, "internal/converge": 3, "internal/workspace": 3,
 	"internal/session": 3, "internal/gate": 3,
 	"internal/store": 4, "internal/atomicfile": 4, "internal/process": 4, "internal/sandbox": 4, "internal/watch": 4,
-	"internal/secret": 4, "internal/telemetry": 4,
+	"internal/secret": 4, "internal/telemetry": 4, "internal/world": 4, // docs/decisions/0029
 	"internal/gateway":  5,
 	"internal/httpedge": 6, "internal/shim": 6, "internal/clientfile": 6, "internal/tree": 6, "internal/sqlite": 6,
 	"internal/api":     7,

@@ -107,9 +107,9 @@ func ownFile(name string, p Place) bool {
 	})
 }
 
-// secretFile is the built-in list of what is neither read nor written.
-func secretFile(name string, p Place) bool {
-	base := path.Base(name)
+// SecretName tells that a file of this name, without directories, is on the built-in list of secrets wherever it lies.
+func SecretName(base string) bool {
+	base = fold(base)
 	switch base {
 	case ".env", ".netrc", ".npmrc", ".pypirc", ".git-credentials":
 		return true
@@ -128,17 +128,25 @@ func secretFile(name string, p Place) bool {
 			return true
 		}
 	}
-	for _, home := range p.homes() {
-		for _, dir := range []string{".ssh", ".gnupg", ".aws", ".kube", ".config/gcloud"} {
-			if within(name, path.Join(home, dir)) {
-				return true
-			}
-		}
-		if name == path.Join(home, ".docker/config.json") {
-			return true
+	return false
+}
+
+// SecretPlaces are the files and directories of the built-in list that have a place: those of the system, and those of home
+// directories.
+func SecretPlaces(homes ...string) []string {
+	places := []string{"/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-"}
+	for _, home := range homes {
+		for _, name := range []string{".ssh", ".gnupg", ".aws", ".kube", ".config/gcloud", ".docker/config.json"} {
+			places = append(places, path.Join(home, name))
 		}
 	}
-	if name == "/etc/shadow" || name == "/etc/gshadow" || name == "/etc/shadow-" || name == "/etc/gshadow-" {
+	return places
+}
+
+// secretFile is the built-in list of what is neither read nor written.
+func secretFile(name string, p Place) bool {
+	base := path.Base(name)
+	if SecretName(base) || slices.ContainsFunc(SecretPlaces(p.homes()...), func(place string) bool { return within(name, place) }) {
 		return true
 	}
 	return strings.HasPrefix(name, "/proc/") && (base == "environ" || base == "mem")

@@ -38,6 +38,9 @@ type Rule struct {
 	project bool // from the file of a project
 }
 
+// Broken says why the policy file of the project does not load, "" when it does or when there is none.
+func (r Rules) Broken() string { return r.broken }
+
 // lifted tells that the user has lifted a shipped rule.
 func (r *Rules) lifted(id string) bool { return slices.Contains(r.lifts, id) }
 
