@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,9 +63,10 @@ type Config struct {
 type Daemon struct {
 	cfg      Config
 	log      *slog.Logger
-	reloads  sync.Mutex // guards settings and policy after the start
+	reloads  sync.Mutex // guards settings and policies after the start
 	settings Settings
-	policy   converge.Policy
+	policies Policies
+	rules    *projectRules
 	orphans  func(time.Duration) // tells new supervisors how long to wait for a daemon
 	about    api.Daemon
 
@@ -156,7 +158,7 @@ func (d *Daemon) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if d.policy, err = LoadPolicy(c.Paths.Policy()); err != nil {
+	if d.policies, err = LoadPolicy(c.Paths.Policy()); err != nil {
 		return err
 	}
 	if c.Take != nil {
@@ -319,11 +321,14 @@ func (d *Daemon) admission() httpedge.Admission {
 	return httpedge.Admission{Hosts: d.settings.AllowedHosts, TokenOnly: d.settings.LoopbackAuth == AuthToken}
 }
 
-// policyNow is the policy in force; tokenOnly says whether the loopback listener asks everybody for a token.
-func (d *Daemon) policyNow() converge.Policy {
+// policyNow is the policy about plans that is in force, policiesNow all of them; tokenOnly says whether the loopback listener
+// asks everybody for a token.
+func (d *Daemon) policyNow() converge.Policy { return d.policiesNow().Plans }
+
+func (d *Daemon) policiesNow() Policies {
 	d.reloads.Lock()
 	defer d.reloads.Unlock()
-	return d.policy
+	return d.policies
 }
 
 func (d *Daemon) tokenOnly() bool {
@@ -393,11 +398,11 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	if err != nil {
 		return api.Reloaded{}, err
 	}
-	policy, err := LoadPolicy(d.cfg.Paths.Policy())
+	policies, err := LoadPolicy(d.cfg.Paths.Policy())
 	if err != nil {
 		return api.Reloaded{}, err
 	}
-	out := d.take(next, policy)
+	out := d.take(next, policies)
 	if out.Servers, out.Problems, err = d.control.Reapply(ctx); err != nil {
 		return api.Reloaded{}, err
 	}
@@ -406,16 +411,16 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 }
 
 // take puts what can change without a restart in force.
-func (d *Daemon) take(next Settings, policy converge.Policy) api.Reloaded {
+func (d *Daemon) take(next Settings, policies Policies) api.Reloaded {
 	d.reloads.Lock()
 	defer d.reloads.Unlock()
 	var out api.Reloaded
 	out.Applied, out.NeedsRestart = d.settings.Changed(next)
 	d.settings.take(next, out.Applied)
-	if policy.Digest() != d.policy.Digest() {
+	if !reflect.DeepEqual(policies, d.policies) {
 		out.Applied = append(out.Applied, "policy")
 	}
-	d.policy = policy
+	d.policies = policies
 	d.front.Admit(d.admission())
 	if d.orphans != nil {
 		d.orphans(d.settings.OrphanTTL)

@@ -18,7 +18,7 @@ import (
 
 func TestLoadPolicy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.toml")
-	if p, err := LoadPolicy(path); err != nil || !cmp.Equal(p, converge.Policy{}) {
+	if p, err := LoadPolicy(path); err != nil || !cmp.Equal(p.Plans, converge.Policy{}) {
 		t.Errorf("no file: %+v, %v", p, err)
 	}
 	for text, want := range map[string]converge.Policy{
@@ -28,16 +28,24 @@ func TestLoadPolicy(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p, err := LoadPolicy(path); err != nil || !cmp.Equal(p, want) {
+		if p, err := LoadPolicy(path); err != nil || !cmp.Equal(p.Plans, want) {
 			t.Errorf("%q: %+v, %v", text, p, err)
 		}
 	}
 	for text, want := range map[string]string{
-		"auto = [\"high\"]":   "always need a person",
-		"unknown = \"maybe\"": "maybe",
-		"\nauto = \"low\"":    "line 2",
-		"\nautos = []":        "there is no autos",
-		"x":                   "line 1",
+		"auto = [\"high\"]":                 "always need a person",
+		"unknown = \"maybe\"":               "maybe",
+		"\nauto = \"low\"":                  "line 2",
+		"\nautos = []":                      "there is no autos",
+		"[commands]\n\nlift = [\"rm.rot\"]": "line 3: commands.lift: \"rm.rot\" is no rule",
+		"[[commands.rule]]\nid = \"a\"\ndecision = \"deny\"\nprogram = \"x\"\n[[commands.rule]]\nid = \"A\"":  "line 6: commands.rule[1].id: want small letters",
+		"[[commands.rule]]\nid = \"a\"\ndecision = \"deny\"\nprogram = \"x\"\n[commands.rule.args]\nsome = 1": "line 6: commands.rule[0].args.some",
+		"[[commands.rule]]\nid = \"a\"\nprogram = \"x\"":                                                      "line 1: commands.rule[0].decision",
+		"[commands]\nrule = [\n{ id = \"a\" },\n{ id = 1 },\n]":                                               "line 3: commands.rule[0].decision",
+		"[files]\ndeny = [\"a\",\n\"[b\"]":                                                                    "line 2: files.deny",
+		"[command]\ncontained = \"allow\"":                                                                    "line 1: there is no command",
+		"commands = 1":                                                                                        "line 1",
+		"x":                                                                                                   "line 1",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"mcpx/internal/id"
 	"mcpx/internal/key"
+	"mcpx/internal/policy"
 	"mcpx/internal/telemetry"
 	"mcpx/internal/tools"
 	"mcpx/internal/work"
@@ -28,9 +29,10 @@ func (d *Daemon) newWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.rules = &projectRules{user: func() policy.Policy { return d.policiesNow().Work }, log: d.log}
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
-		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values,
+		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values, Rules: d.rules.of,
 	})
 	if err != nil {
 		return err

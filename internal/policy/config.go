@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"mcpx/internal/fault"
 )
 
 // Bounds of a policy file: a project's file comes from a repository, and every rule is tried for every command.
@@ -30,12 +28,22 @@ type Policy struct {
 	except      []string
 }
 
-// ParseUser reads the decoded values of the user's policy file. The error has kind Invalid and code policy-invalid and
-// names the key.
+// KeyError is what is wrong with one key of a policy file.
+type KeyError struct {
+	Key  string // commands.rule[2].decision
+	Says string
+}
+
+func (e *KeyError) Error() string { return e.Key + ": " + e.Says }
+
+// ParseUser reads the decoded values of the user's policy file. The error is a *KeyError.
 func ParseUser(values map[string]any) (Policy, error) {
 	r := reader{}
 	p := r.policy(values)
-	return p, r.err
+	if r.err != nil {
+		return Policy{}, r.err
+	}
+	return p, nil
 }
 
 // ParseProject reads the decoded values of a project's policy file. What would loosen the rules is left out, and each such
@@ -62,14 +70,13 @@ func Combine(user, project Policy, broken string) Rules {
 // reader reads decoded values and keeps the first error.
 type reader struct {
 	project  bool
-	err      error
+	err      *KeyError
 	warnings []string
 }
 
 func (r *reader) fail(key, format string, args ...any) {
 	if r.err == nil {
-		r.err = fault.New(fault.Invalid, "policy-invalid").Saying("policy: %s: %s", key, fmt.Sprintf(format, args...)).
-			Hinting("correct the policy file; what was loaded before stays in force").Retrying(fault.AfterFix)
+		r.err = &KeyError{key, fmt.Sprintf(format, args...)}
 	}
 }
 

@@ -1,10 +1,9 @@
 package policy
 
 import (
+	"errors"
 	"strings"
 	"testing"
-
-	"mcpx/internal/fault"
 )
 
 // TestConfigErrors: what is wrong is named by its key, and the hint says what to do.
@@ -63,8 +62,7 @@ func TestConfigErrors(t *testing.T) {
 		{files("deny", []any{strings.Repeat("x", maxPattern+1)}), "at most"},
 	} {
 		_, err := ParseUser(c.values)
-		f := fault.From(err)
-		if f == nil || f.Code != "policy-invalid" || f.Kind != fault.Invalid || f.Hint == "" || !strings.Contains(f.Message, c.says) {
+		if at, ok := errors.AsType[*KeyError](err); !ok || at.Key == "" || !strings.Contains(at.Error(), c.says) {
 			t.Errorf("%v: %v, want %q", c.values, err, c.says)
 		}
 		if _, _, err := ParseProject(c.values); err == nil && !strings.Contains(c.says, "project") {

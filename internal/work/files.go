@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
+	"slices"
 
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
@@ -18,7 +19,8 @@ import (
 // target is the directory that a call acts on, opened.
 type target struct {
 	session.Admission
-	root *tree.Root
+	root  *tree.Root
+	rules policy.Rules // as they were when the call came
 }
 
 // at finds and opens the target of a call.
@@ -40,7 +42,7 @@ func (s *Service) open(p session.Admission) (*target, error) {
 	if err != nil {
 		return nil, problem(err)
 	}
-	return &target{Admission: p, root: root}, nil
+	return &target{Admission: p, root: root, rules: s.cfg.Rules(root.Path())}, nil
 }
 
 func (x *target) close() { _ = x.root.Close() } // it was only read from
@@ -75,9 +77,20 @@ func (s *Service) judge(x *target, e tree.Seen, access policy.Access) error {
 	return r
 }
 
+// verdict is what the rules say of an access. Of a project whose own rules are not known nothing is written.
 func (s *Service) verdict(x *target, e tree.Seen, access policy.Access) policy.FileVerdict {
+	if why := x.rules.Broken(); why != "" && access == policy.AccessWrite {
+		return policy.FileVerdict{Decision: policy.Deny, Rule: "policy.broken", Reason: "the policy file of the project does not load: " + why}
+	}
 	return policy.JudgeFile(policy.File{Path: filepath.Join(x.root.Path(), e.Path), Exists: e.Kind != tree.Absent, Dir: e.Kind == tree.Directory, Folds: e.Folds},
-		access, policy.Place{Target: x.root.Path(), Home: s.cfg.Home, Own: s.cfg.Own}, policy.FileRules{})
+		access, policy.Place{Target: x.root.Path(), Home: s.cfg.Home, Own: s.own(x.root.Path())}, x.rules.Files)
+}
+
+// ProjectPolicy is the name of the policy file of a project, in its root. It is ours: agents read it and write it never.
+const ProjectPolicy = ".mcpx.toml"
+
+func (s *Service) own(root string) []string {
+	return append(slices.Clip(s.cfg.Own), filepath.Join(root, ProjectPolicy))
 }
 
 // retries are the advices for what is not cured by correcting the call.

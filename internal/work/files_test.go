@@ -11,6 +11,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/policy"
 	"mcpx/internal/session"
 )
 
@@ -130,6 +131,65 @@ func TestRT39Escapes(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(filepath.Dir(s.root), "x")); err == nil {
 		t.Error("a file outside of the project was made")
 	}
+}
+
+// TestRT46FileRules takes rules from policy files of the user and of the project. Nothing else changes by them.
+func TestRT46FileRules(t *testing.T) {
+	user, err := policy.ParseUser(map[string]any{"files": map[string]any{
+		"read_only": []any{"docs/**"}, "confirm_write": []any{"notes.txt"}, "except": []any{".env"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, _, err := policy.ParseProject(map[string]any{"files": map[string]any{"deny": []any{"certs/**"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newShop(t)
+	s.rules = policy.Combine(user, project, "")
+	for name, want := range map[string]struct{ read, write operation.Code }{
+		"README.md": {}, "docs/guide.md": {write: "FILE_DENIED"}, "notes.txt": {write: "APPROVAL_UNAVAILABLE"},
+		"certs/site.pub": {"FILE_DENIED", "FILE_DENIED"}, ".env": {}, ".mcpx.toml": {write: "FILE_DENIED"},
+	} {
+		if name == ".mcpx.toml" {
+			if err := os.WriteFile(filepath.Join(s.root, name), []byte("[files]\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := s.file(t, name)
+		a := s.do(t, "read_file", `"path":%q`, name)
+		if got := codeOf(a); got != want.read {
+			t.Errorf("reading %s: %q, want %q", name, got, want.read)
+		}
+		a = s.do(t, "edit_files", `"operation_id":%q,"edits":[{"path":%q,"expect_sha256":%q,"append":"more"}]`, "edit-"+strings.ReplaceAll(name, "/", "-")+"-1", name, digest([]byte(before)))
+		if got := codeOf(a); got != want.write {
+			t.Errorf("writing %s: %q, want %q", name, got, want.write)
+		}
+		if changed := s.file(t, name) != before; changed != (want.write == "") {
+			t.Errorf("%s has changed: %v", name, changed)
+		}
+	}
+}
+
+// TestBrokenProjectPolicy writes nothing where the rules of the project are not known.
+func TestBrokenProjectPolicy(t *testing.T) {
+	s := newShop(t)
+	s.rules = policy.Combine(policy.Policy{}, policy.Policy{}, "line 1: no TOML")
+	if a := s.do(t, "read_file", `"path":"README.md"`); !a.OK {
+		t.Errorf("reading: %+v", a)
+	}
+	a := s.do(t, "edit_files", `"operation_id":"edit-broken-1","edits":[{"path":"README.md","expect_sha256":%q,"append":"more"}]`, digest([]byte(s.file(t, "README.md"))))
+	refused(t, a, "FILE_DENIED", fault.Never)
+	if a.Refusal.Details["rule"] != "policy.broken" {
+		t.Errorf("details %v", a.Refusal.Details)
+	}
+}
+
+func codeOf(a operation.Answer) operation.Code {
+	if a.Refusal == nil {
+		return ""
+	}
+	return a.Refusal.Code
 }
 
 func TestRT40DeniedFile(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"mcpx/internal/id"
 	"mcpx/internal/key"
 	"mcpx/internal/operation"
+	"mcpx/internal/policy"
 	"mcpx/internal/store"
 )
 
@@ -29,12 +30,14 @@ type Config struct {
 	Now func() time.Time
 	Log *slog.Logger
 	// State is the state directory, Own all files and directories of the product, Home that of the user.
-	State    string
-	Own      []string
-	Home     string
-	Redact   func(string) string // takes the values of secrets out of text
-	Disabled []Toolset           // their tools are not listed and answer TOOL_DISABLED
-	Gate     Gate                // nil: no command is started
+	State  string
+	Own    []string
+	Home   string
+	Redact func(string) string // takes the values of secrets out of text
+	// Rules are the rules of the user and of the project with this root, as they are now.
+	Rules    func(root string) policy.Rules
+	Disabled []Toolset // their tools are not listed and answer TOOL_DISABLED
+	Gate     Gate      // nil: no command is started
 }
 
 // Service carries out calls.
@@ -53,8 +56,8 @@ func New(c Config) (*Service, error) {
 	switch {
 	case c.DB == nil || c.IDs == nil || c.Now == nil || c.Log == nil:
 		return nil, errors.New("work: Config.DB, Config.IDs, Config.Now and Config.Log are required")
-	case c.State == "" || c.Home == "" || c.Redact == nil:
-		return nil, errors.New("work: Config.State, Config.Home and Config.Redact are required")
+	case c.State == "" || c.Home == "" || c.Redact == nil || c.Rules == nil:
+		return nil, errors.New("work: Config.State, Config.Home, Config.Redact and Config.Rules are required")
 	case len(c.Key) < 32:
 		return nil, errors.New("work: Config.Key has less than 32 bytes")
 	}

@@ -19,6 +19,7 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
 	"mcpx/internal/operation"
+	"mcpx/internal/policy"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
 	"mcpx/internal/test/storetest"
@@ -30,6 +31,7 @@ type desk struct {
 	db    *storetest.Model
 	state string
 	clock atomic.Int64
+	rules policy.Rules // of every project
 }
 
 func newDesk(t *testing.T, more ...tool) *desk {
@@ -46,7 +48,7 @@ func (d *desk) start(t *testing.T, db store.DB, more ...tool) {
 	now := func() time.Time { return time.Unix(0, d.clock.Load()).UTC() }
 	s, err := New(Config{
 		DB: db, Key: []byte(strings.Repeat("k", 32)), IDs: id.NewSource(now, rand.NewChaCha8([32]byte{1})), Now: now, Log: slog.New(slog.DiscardHandler),
-		State: d.state, Home: "/home/dev", Redact: func(s string) string { return s },
+		State: d.state, Home: "/home/dev", Redact: func(s string) string { return s }, Rules: func(string) policy.Rules { return d.rules },
 		Disabled: []Toolset{SetCommands},
 	})
 	if err != nil {
