@@ -145,7 +145,7 @@ func (e *Env) printReport(w io.Writer, report api.ConfigReport) {
 		case f.Match.Server != "":
 			match += ": " + f.Match.Server
 		case f.Match.Confidence == catalog.MatchAmbiguous:
-			match += ": " + strings.Join(tied(f.Match), " or ")
+			match += ": " + strings.Join(converge.Likely(f.Match), " or ")
 		}
 		why := reasons(f)
 		codes[string(f.Class)] = true
@@ -182,6 +182,22 @@ func (e *Env) printReport(w io.Writer, report api.ConfigReport) {
 		counts = append(counts, fmt.Sprintf("%d %s", report.Counts[class], class))
 	}
 	line(w, "%s", strings.Join(counts, ", "))
+	e.next(w, linkable(report.Entries))
+}
+
+// maxLinkable bounds the commands that a report names.
+const maxLinkable = 3
+
+// linkable are the commands that say of an entry which server it is, where the catalog has one that may be it.
+func linkable(all []converge.Finding) []string {
+	var next []string
+	for _, f := range all {
+		unsure := f.Match.Confidence == catalog.MatchAmbiguous || f.Match.Confidence == catalog.MatchWeak
+		if unsure && f.Routed == nil && f.Class != converge.Dormant && len(next) < maxLinkable {
+			next = append(next, converge.LinkCommand(f))
+		}
+	}
+	return next
 }
 
 // reasons are those of the class and then those of the match, without what the columns before them say.
@@ -196,17 +212,6 @@ func reasons(f converge.Finding) []string {
 		}
 	}
 	return why
-}
-
-// tied are the servers at the best level of an ambiguous match.
-func tied(m catalog.Match) []string {
-	var names []string
-	for _, c := range m.Candidates {
-		if c.Confidence == m.Candidates[0].Confidence {
-			names = append(names, c.Server)
-		}
-	}
-	return names
 }
 
 func weightColor(weight converge.Weight) string {

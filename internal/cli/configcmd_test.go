@@ -72,7 +72,7 @@ func configured(x *terminalOf) {
 		file("opencode", "/home/ada/.config/opencode/opencode.json", "user", converge.FileAbsent, 0),
 	}
 	x.daemon.report = api.ConfigReport{
-		Files: x.daemon.files.Files[:4], Entries: converge.Classify(entries, servers), Counts: map[converge.Class]int{}, Revision: "0123",
+		Files: x.daemon.files.Files[:4], Entries: converge.Classify(entries, servers, nil), Counts: map[converge.Class]int{}, Revision: "0123",
 	}
 	for _, f := range x.daemon.report.Entries {
 		x.daemon.report.Counts[f.Class]++

@@ -133,7 +133,7 @@ func (c *Control) controlPlan(ctx context.Context, agent, strategy string, in ap
 	record := recordOf(k.agents, agent)
 	record.Control = strategy
 	k.agents = append(slices.DeleteFunc(slices.Clone(k.agents), func(r converge.AgentRecord) bool { return r.Agent == agent }), record)
-	w := c.world(ctx, audit, look, k, seen, converge.ClassifyLinked(seen.Entries, k.servers, k.links))
+	w := c.world(ctx, audit, look, k, seen, converge.Classify(seen.Entries, k.servers, k.links))
 	for _, p := range converge.Propose(w) {
 		if p.Agent != agent || p.Server != converge.HubName {
 			continue

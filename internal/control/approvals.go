@@ -249,7 +249,7 @@ func (c *Control) Agents(ctx context.Context, in api.ConfigQuery) (api.Agents, e
 	if err := c.allow(ctx, "agent.list"); err != nil {
 		return api.Agents{}, err
 	}
-	seen, servers, err := c.observe(ctx, in)
+	seen, k, err := c.observe(ctx, in)
 	if err != nil {
 		return api.Agents{}, err
 	}
@@ -286,7 +286,7 @@ func (c *Control) Agents(ctx context.Context, in api.ConfigQuery) (api.Agents, e
 			a.Files = append(a.Files, f)
 		}
 	}
-	for _, f := range converge.Classify(seen.Entries, servers) {
+	for _, f := range converge.Classify(seen.Entries, k.servers, k.links) {
 		if a := at[f.Agent]; a != nil {
 			a.Counts[f.Class]++
 		}

@@ -103,7 +103,7 @@ func (c *Control) seenBy(ctx context.Context, in *api.RunAudit, k *known, out *a
 	if in.Agent != "" && len(seen.Files) > 0 {
 		in.Agent = seen.Files[0].Agent // as the observer spells it
 	}
-	findings := converge.ClassifyLinked(seen.Entries, k.servers, k.links)
+	findings := converge.Classify(seen.Entries, k.servers, k.links)
 	out.Files = slices.DeleteFunc(slices.Clone(seen.Files), func(f converge.File) bool { return f.State == converge.FileAbsent })
 	out.Entries, out.Counts = findings, map[converge.Class]int{}
 	for _, f := range findings {

@@ -28,22 +28,14 @@ func (c *Control) InspectConfig(ctx context.Context, in api.ConfigQuery) (api.Co
 	if err := c.allow(ctx, "config.inspect"); err != nil {
 		return api.ConfigReport{}, err
 	}
-	seen, servers, err := c.observe(ctx, in)
-	if err != nil {
-		return api.ConfigReport{}, err
-	}
-	var links map[string]string
-	err = c.cfg.DB.View(ctx, func(r store.Reader) error {
-		links, err = linked(ctx, r)
-		return err
-	})
+	seen, k, err := c.observe(ctx, in)
 	if err != nil {
 		return api.ConfigReport{}, err
 	}
 	absent := func(f converge.File) bool { return f.State == converge.FileAbsent }
 	out := api.ConfigReport{
-		Files: slices.DeleteFunc(seen.Files, absent), Entries: converge.ClassifyLinked(seen.Entries, servers, links),
-		Counts: map[converge.Class]int{}, Revision: catalog.Revision(servers),
+		Files: slices.DeleteFunc(seen.Files, absent), Entries: converge.Classify(seen.Entries, k.servers, k.links),
+		Counts: map[converge.Class]int{}, Revision: catalog.Revision(k.servers),
 	}
 	for _, f := range out.Entries {
 		out.Counts[f.Class]++
@@ -51,24 +43,21 @@ func (c *Control) InspectConfig(ctx context.Context, in api.ConfigQuery) (api.Co
 	return out, nil
 }
 
-// observe reads the catalog first: an entry is recognised as routed by the names in it.
-func (c *Control) observe(ctx context.Context, in api.ConfigQuery) (converge.Observation, []catalog.Server, error) {
-	var servers []catalog.Server
+// observe reads the catalog first: an entry is recognised as routed by the names in it. What is known are the servers, and
+// what a person has said about single entries.
+func (c *Control) observe(ctx context.Context, in api.ConfigQuery) (converge.Observation, known, error) {
+	var k known
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
 		var err error
-		servers, err = catalog.All(ctx, r)
+		if k.servers, err = catalog.All(ctx, r); err != nil {
+			return err
+		}
+		k.links, err = linked(ctx, r)
 		return err
 	})
 	if err != nil {
-		return converge.Observation{}, nil, err
+		return converge.Observation{}, known{}, err
 	}
-	names := map[string]bool{}
-	for _, s := range servers {
-		names[s.Name] = false
-		for _, alias := range s.Aliases {
-			names[alias] = true
-		}
-	}
-	seen, err := c.cfg.Observe(ctx, converge.Look{Agent: in.Agent, Home: in.Home, Project: in.Project, Moved: in.Moved, Names: names})
-	return seen, servers, err
+	seen, err := c.cfg.Observe(ctx, converge.Look{Agent: in.Agent, Home: in.Home, Project: in.Project, Moved: in.Moved, Names: namesOf(k.servers)})
+	return seen, k, err
 }

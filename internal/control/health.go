@@ -65,6 +65,7 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 	var w converge.World
 	var v converge.Vitals
 	var records []converge.FileRecord
+	var links map[string]string
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
 		var err error
 		if w.Servers, err = catalog.All(ctx, r); err != nil {
@@ -74,6 +75,9 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 			return err
 		}
 		w.Agents, _ = following(w.Agents, w.Servers)
+		if links, err = linked(ctx, r); err != nil {
+			return err
+		}
 		if records, err = r.FileRecords(ctx, converge.ListFileRecords{}); err != nil {
 			return err
 		}
@@ -125,7 +129,7 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 			entries = append(entries, r.Entries...)
 		}
 	}
-	w.Findings = converge.Classify(entries, w.Servers)
+	w.Findings = converge.Classify(entries, w.Servers, links)
 	if v.Audited = audited; v.Audited.IsZero() && len(records) > 0 {
 		v.Audited = c.cfg.Daemon.Started // an earlier daemon looked; this one has until tomorrow
 	}

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
@@ -52,11 +51,9 @@ func (c *Control) tellFile(ctx context.Context, tx store.Tx, old, next converge.
 			return err
 		}
 	}
-	has := func(all []converge.TroubleSince, one converge.TroubleSince) bool {
-		return slices.ContainsFunc(all, func(t converge.TroubleSince) bool { return t.Code == one.Code && t.Entry == one.Entry })
-	}
+	before, now := troublesOf(old), troublesOf(next)
 	for _, t := range troubles {
-		if t.Severity == converge.WeightNotice || has(old.Troubles, converge.TroubleSince{Code: t.Code, Entry: t.Entry}) {
+		if t.Severity == converge.WeightNotice || before[drifted{Code: t.Code, Entry: t.Entry}] {
 			continue
 		}
 		if err := c.tell(ctx, tx, event.ConfigDrift, refs, fmt.Sprintf("%s: %s %s", f.Agent, t.Entry, t.Text), drifted{t.Code, t.Severity, t.Entry}); err != nil {
@@ -64,7 +61,7 @@ func (c *Control) tellFile(ctx context.Context, tx store.Tx, old, next converge.
 		}
 	}
 	for _, t := range old.Troubles {
-		if has(next.Troubles, t) {
+		if now[drifted{Code: t.Code, Entry: t.Entry}] {
 			continue
 		}
 		if err := c.tell(ctx, tx, event.ConfigResolved, refs, fmt.Sprintf("%s: %s: %s is over", f.Agent, t.Entry, t.Code), drifted{Code: t.Code, Entry: t.Entry}); err != nil {
@@ -72,6 +69,15 @@ func (c *Control) tellFile(ctx context.Context, tx store.Tx, old, next converge.
 		}
 	}
 	return nil
+}
+
+// troublesOf are those of a file, each without how bad it is.
+func troublesOf(r converge.FileRecord) map[drifted]bool {
+	all := make(map[drifted]bool, len(r.Troubles))
+	for _, t := range r.Troubles {
+		all[drifted{Code: t.Code, Entry: t.Entry}] = true
+	}
+	return all
 }
 
 // drifted is the body of an event about one trouble.

@@ -140,12 +140,3 @@ func remember(receipts []Receipt, now time.Time) history {
 }
 
 func within(t, now time.Time, d time.Duration) bool { return !t.Before(now.Add(-d)) }
-
-// OwnResult says whether a file is as a receipt left it: then nobody but mcpx has changed it.
-func OwnResult(receipts []Receipt, real, sha256 string) bool {
-	return slices.ContainsFunc(receipts, func(r Receipt) bool {
-		return r.State == ReceiptApplied && slices.ContainsFunc(r.Files, func(w Written) bool {
-			return w.Real == real && w.After.SHA256 == sha256 && w.After.Absent == (sha256 == "")
-		})
-	})
-}

@@ -34,7 +34,7 @@ func large(n int) (World, []Entry) {
 
 // audit is everything that a run decides when the files were read.
 func audit(w World, entries []Entry, files map[string]File) Turn {
-	w.Findings = Classify(entries, w.Servers)
+	w.Findings = Classify(entries, w.Servers, nil)
 	var plans []Plan
 	s := NewSealer(w)
 	for _, p := range Propose(w) {

@@ -67,14 +67,9 @@ const (
 	reasonIneffective     = "ineffective-field" // also a problem of the reader
 )
 
-// Classify judges every entry against the servers of the catalog. The findings are in the order of the entries.
-func Classify(entries []Entry, servers []catalog.Server) []Finding {
-	return ClassifyLinked(entries, servers, nil)
-}
-
-// ClassifyLinked is Classify with what a person has said about single entries: links leads from the digest of an entry to
-// the id of its server.
-func ClassifyLinked(entries []Entry, servers []catalog.Server, links map[string]string) []Finding {
+// Classify judges every entry against the servers of the catalog, and by what a person has said about single ones: links
+// leads from the digest of an entry to the id of its server. The findings are in the order of the entries.
+func Classify(entries []Entry, servers []catalog.Server, links map[string]string) []Finding {
 	index := catalog.NewIndex(servers)
 	out := make([]Finding, 0, len(entries))
 	for _, e := range entries {

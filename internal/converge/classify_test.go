@@ -101,7 +101,7 @@ func TestClassify(t *testing.T) {
 		{"unsafe and off", but(http("x", "http://example.com/mcp"), off), "dormant notice disabled-by-agent,plain-http none "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := Classify([]Entry{c.entry}, servers)[0]
+			f := Classify([]Entry{c.entry}, servers, nil)[0]
 			got := fmt.Sprintf("%s %s %s %s %s", f.Class, f.Weight, strings.Join(f.Reasons, ","), f.Match.Confidence, f.Match.Server)
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Errorf("-want +got:\n%s", d)
@@ -119,13 +119,13 @@ func TestClassify(t *testing.T) {
 func TestClassifyOrder(t *testing.T) {
 	entries := []Entry{stdio("files", "npx files@1"), {Name: "x", Parse: "broken"}, routedTo("files", RoutedHere)}
 	var got []Class
-	for _, f := range Classify(entries, servers) {
+	for _, f := range Classify(entries, servers, nil) {
 		got = append(got, f.Class)
 	}
 	if d := cmp.Diff([]Class{Bypass, Broken, Compliant}, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	if out := Classify(nil, nil); out == nil || len(out) != 0 {
+	if out := Classify(nil, nil, nil); out == nil || len(out) != 0 {
 		t.Errorf("no entries give %v, want an empty list", out)
 	}
 }
@@ -142,7 +142,7 @@ func BenchmarkClassify(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("%d servers", n), func(b *testing.B) {
 			for b.Loop() {
-				if found := Classify(entries, all); found[n-1].Match.Confidence != catalog.MatchHigh {
+				if found := Classify(entries, all, nil); found[n-1].Match.Confidence != catalog.MatchHigh {
 					b.Fatal(found[n-1])
 				}
 			}

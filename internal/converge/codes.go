@@ -42,17 +42,6 @@ func Explain(code string) (Code, bool) {
 	return Code{}, false
 }
 
-// Kinds lists the kinds of codes.
-func Kinds() []CodeKind {
-	var kinds []CodeKind
-	for _, c := range Codes {
-		if !slices.Contains(kinds, c.Kind) {
-			kinds = append(kinds, c.Kind)
-		}
-	}
-	return kinds
-}
-
 // Codes is the registry; docs/findings.md is generated from it.
 var Codes = slices.Concat(seenCodes, planCodes, draftCodes, healthCodes, writeCodes)
 
@@ -62,8 +51,8 @@ var seenCodes = []Code{
 	{"dormant", KindClass, "The entry is off in the agent's own way, so nothing runs.", ""},
 	{"bypass", KindClass, "The entry is on and starts or reaches a server itself, although the catalog has that server.", "give the agent the server's URL instead: `mcpx server show NAME`"},
 	{"unknown", KindClass, "The entry is on and nothing in the catalog is the same server.", "add it with `mcpx server add`, or leave it"},
-	{"ambiguous", KindClass, "Two or more servers of the catalog fit equally well. Nothing is guessed.", "compare them with `mcpx server show`; remove one, or make them differ"},
-	{"name-conflict", KindClass, "The catalog has another server under the name of this entry, or under that alias.", "rename one of the two: `mcpx server edit NAME --rename OTHER`, or the entry in the agent's file"},
+	{"ambiguous", KindClass, "Two or more servers of the catalog fit equally well. Nothing is guessed.", "say which one it is: `mcpx catalog review --link ENTRY NAME`; or compare them with `mcpx server show`, and remove one"},
+	{"name-conflict", KindClass, "The catalog has another server under the name of this entry, or under that alias.", "when it is the same server, say so: `mcpx catalog review --link ENTRY NAME`; else rename one of the two: `mcpx server edit NAME --rename OTHER`, or the entry in the agent's file"},
 	{"broken", KindClass, "The entry cannot be read, so the agent does not get this server.", "correct the entry in the agent's file"},
 	{"unsupported", KindClass, "The entry is of a kind that mcpx does not carry.", ""},
 	{"unsafe", KindClass, "The entry is dangerous whatever it runs; the reasons say why.", "correct the entry in the agent's file"},

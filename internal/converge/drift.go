@@ -111,9 +111,9 @@ func (x *view) drift(f Finding) []Trouble {
 	case Unsafe:
 		tell(driftUnsafe, WeightBlocker, "mcpx config inspect --agent "+f.Agent, "correct the entry; the reasons say what is wrong", "is dangerous: %v", unsafe(f.Entry))
 	case Ambiguous:
-		tell(driftAmbiguous, WeightWarning, x.linkCommand(f), "say which one it is; that is remembered for this entry", "several servers of the catalog fit equally well: %v", likely(f.Match))
+		tell(driftAmbiguous, WeightWarning, LinkCommand(f), "say which one it is; that is remembered for this entry", "several servers of the catalog fit equally well: %v", Likely(f.Match))
 	case NameConflict:
-		tell(driftConflict, WeightWarning, x.linkCommand(f), "rename one of the two, or say that they are the same", "has the name or an alias of %s and is another server", likely(f.Match)[0])
+		tell(driftConflict, WeightWarning, LinkCommand(f), "rename one of the two, or say that they are the same", "has the name or an alias of %s and is another server", Likely(f.Match)[0])
 	case Unknown, Ineffective:
 		x.driftUnlisted(f, tell)
 	case Dormant:
@@ -171,7 +171,7 @@ func (x *view) driftUnlisted(f Finding, tell func(code string, severity Weight, 
 	staged, ok := x.Staged[f.ID]
 	switch {
 	case f.Match.Confidence == catalog.MatchWeak:
-		tell(driftUnknown, severity, x.linkCommand(f), "say that it is that server, or add it as another", "may be %v, but that is not sure enough: %v", likely(f.Match), f.Match.Reasons)
+		tell(driftUnknown, severity, LinkCommand(f), "say that it is that server, or add it as another", "may be %v, but that is not sure enough: %v", Likely(f.Match), f.Match.Reasons)
 	case ok && staged.Rejected:
 		tell(driftRejected, WeightNotice, "mcpx catalog review "+staged.ID, "nothing has to be done; another look is possible", "is a server that was rejected for the catalog")
 	case ok:
@@ -181,17 +181,17 @@ func (x *view) driftUnlisted(f Finding, tell func(code string, severity Weight, 
 	}
 }
 
-// linkCommand says that an entry is a server: a person fills in which one where there are several.
-func (x *view) linkCommand(f Finding) string {
+// LinkCommand says that an entry is a server: a person fills in which one where there are several.
+func LinkCommand(f Finding) string {
 	server := "SERVER"
-	if all := likely(f.Match); len(all) == 1 {
+	if all := Likely(f.Match); len(all) == 1 {
 		server = all[0]
 	}
 	return "mcpx catalog review --link " + cmp.Or(f.ID, f.Name) + " " + server
 }
 
-// likely names the servers at the best level that was reached.
-func likely(m catalog.Match) []string {
+// Likely names the servers at the best level that was reached.
+func Likely(m catalog.Match) []string {
 	names := []string{}
 	for _, c := range m.Candidates {
 		if c.Confidence == m.Candidates[0].Confidence {

@@ -53,7 +53,7 @@ func (w World) with(entries ...Entry) World {
 			e.Digest = "d-" + e.Name
 		}
 	}
-	w.Findings = Classify(entries, w.Servers)
+	w.Findings = Classify(entries, w.Servers, nil)
 	return w
 }
 
@@ -231,7 +231,7 @@ func TestPropose(t *testing.T) {
 				w := testWorld(stdio("x", "npx twin@1"))
 				w.Servers = slices.Clone(w.Servers)
 				w.Servers[1].ID = "srv_1"
-				w.Findings = ClassifyLinked([]Entry{w.Findings[0].Entry}, w.Servers, map[string]string{"d-x": "srv_1"})
+				w.Findings = Classify([]Entry{w.Findings[0].Entry}, w.Servers, map[string]string{"d-x": "srv_1"})
 				return w
 			}(),
 			[]string{"route | claude_code | x | normal() | /h/.claude.json set http http://127.0.0.1:30000/servers/one/mcp"},

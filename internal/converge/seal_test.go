@@ -118,7 +118,7 @@ func drawWorld(t *rapid.T) World {
 		}
 		w.Agents = append(w.Agents, record)
 	}
-	w.Findings = Classify(entries, w.Servers)
+	w.Findings = Classify(entries, w.Servers, nil)
 	return w
 }
 
@@ -204,7 +204,7 @@ func done(w World) World {
 			}
 		}
 	}
-	w.Findings = Classify(entries, w.Servers)
+	w.Findings = Classify(entries, w.Servers, nil)
 	return w
 }
 
@@ -325,9 +325,6 @@ func TestLife(t *testing.T) {
 	}
 	if err := p.Finish(&r, true, written, nil, testNow); code(err) != "receipt-state" {
 		t.Errorf("finished twice: %v", err)
-	}
-	if !OwnResult([]Receipt{r}, "/h/.claude.json", p.Changes[0].Result) || OwnResult([]Receipt{r}, "/h/.claude.json", "zz") {
-		t.Error("our own result is not known, or that of somebody else is")
 	}
 	proposal, err := Rollback(r, p, w, false)
 	if err != nil {

@@ -104,7 +104,7 @@ func TestFixturesAreClassified(t *testing.T) {
 	for _, f := range readFixtures(t) {
 		seen := observation(placed(t, f), "", hub, testKey)
 		var words []string
-		for _, found := range converge.Classify(seen.Entries, inCatalog) {
+		for _, found := range converge.Classify(seen.Entries, inCatalog, nil) {
 			words = append(words, fmt.Sprintf("%s %s %s", found.Name, found.Class, found.Match.Confidence))
 			for _, code := range slices.Concat(found.Reasons, found.Match.Reasons, []string{string(found.Class)}) {
 				if _, ok := converge.Explain(code); !ok {
@@ -216,7 +216,7 @@ func TestNoPlantedSecretComesOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := observation(placed(t, f), "", hub, testKey)
-		findings := converge.Classify(seen.Entries, inCatalog)
+		findings := converge.Classify(seen.Entries, inCatalog, nil)
 		if count > 0 && len(findings) == 0 {
 			t.Errorf("%s: nothing was read of the file with the planted values", f.name)
 		}
@@ -268,7 +268,7 @@ func TestNoPlantedSecretInPlainForms(t *testing.T) {
 		if len(seen.Entries) != 1 {
 			t.Errorf("%s: %d entries", name, len(seen.Entries))
 		}
-		findings := converge.Classify(seen.Entries, inCatalog)
+		findings := converge.Classify(seen.Entries, inCatalog, nil)
 		out, err := json.Marshal(map[string]any{"files": seen.Files, "findings": findings})
 		if err != nil {
 			t.Fatal(err)
@@ -304,7 +304,7 @@ func FuzzInspect(f *testing.F) {
 		for _, e := range o.Entries {
 			entries = append(entries, entry(o, e))
 		}
-		found := converge.Classify(entries, inCatalog)
+		found := converge.Classify(entries, inCatalog, nil)
 		if len(found) != len(o.Entries) {
 			t.Fatalf("%d entries, %d findings", len(o.Entries), len(found))
 		}
@@ -407,7 +407,7 @@ func TestLayers(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, f := range converge.Classify(observation(clientfile.System{Home: home, Root: home, Project: project}, "", hub, testKey).Entries, nil) {
+	for _, f := range converge.Classify(observation(clientfile.System{Home: home, Root: home, Project: project}, "", hub, testKey).Entries, nil, nil) {
 		got = append(got, fmt.Sprintf("%s %s %s %s %t %s", f.Agent, f.Scope, f.Name, f.Command, f.Enabled, strings.Join(f.Reasons, ",")))
 	}
 	if d := cmp.Diff([]string{
@@ -564,7 +564,7 @@ func TestProjects(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	got, files := []string{}, map[string]int{}
-	for _, f := range converge.Classify(seen.Entries, nil) {
+	for _, f := range converge.Classify(seen.Entries, nil, nil) {
 		if f.Agent != "codex" && f.Agent != "claude_code" && f.Agent != "gemini" {
 			continue // others read .mcp.json, too
 		}
