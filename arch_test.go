@@ -21,7 +21,7 @@ import (
 // they get content; one that is not listed here fails TestArchitecture, so that its place is decided, not found.
 var layers = map[string]int{
 	"internal/fault": 0, "internal/id": 0, "internal/key": 0, "internal/crash": 0, "internal/lazyregexp": 0,
-	"internal/rpc": 1, "internal/auth": 1, "internal/event": 1, "internal/text": 1,
+	"internal/rpc": 1, "internal/auth": 1, "internal/event": 1, "internal/text": 1, "internal/ignore": 1,
 	"internal/catalog": 2, "internal/operation": 2, "internal/policy": 2, "internal/approval": 2,
 	"internal/era": 3, "internal/supervise": 3, "internal/converge": 3, "internal/workspace": 3,
 	"internal/session": 3, "internal/gate": 3,

@@ -26,6 +26,19 @@ func Parse(raw []byte) *File {
 	}
 }
 
+// EncodingOf is the encoding that Parse finds, found faster.
+func EncodingOf(raw []byte) Encoding {
+	var s scan
+	skip := s.begin(raw)
+	switch {
+	case s.encoding != UTF8:
+		return Parse(raw).Encoding
+	case hasNUL(raw, 0) || !utf8.Valid(raw[skip:]):
+		return Binary
+	}
+	return UTF8
+}
+
 // Raw is the bytes of the file; they are not to be changed.
 func (f *File) Raw() []byte { return f.raw }
 

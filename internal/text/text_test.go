@@ -316,3 +316,14 @@ func TestParsesAreLinear(t *testing.T) {
 		}
 	}
 }
+
+func TestEncodingOf(t *testing.T) {
+	for _, raw := range []string{
+		"", "a\n", "\xef\xbb\xbfa", "\xef\xbb\xbf\xff", "\xe4", "\x00", strings.Repeat("a", nulWindow) + "\x00", strings.Repeat("a", nulWindow-1) + "\x00",
+		"\xff\xfea\x00", "\xff\xfea", "\xfe\xff\x00a", "\xff\xfe\x00\xd8", "\xff\xfe\x00\x00", strings.Repeat("ä", blockSize), strings.Repeat("ä", blockSize) + "\xc3",
+	} {
+		if got, want := EncodingOf([]byte(raw)), Parse([]byte(raw)).Encoding; got != want {
+			t.Errorf("%.20q of %d bytes is %s, want %s", raw, len(raw), got, want)
+		}
+	}
+}

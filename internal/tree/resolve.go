@@ -199,18 +199,21 @@ func (w *walker) goTo(done []string) error {
 }
 
 // enterAll opens a directory by its canonical components.
-func (r *Root) enterAll(names []string) (*os.File, error) {
-	dir, err := enter(r.dir, ".")
+func (r *Root) enterAll(names []string) (*os.File, error) { return enterAllIn(r.dir, names...) }
+
+// enterAllIn opens a directory below another one.
+func enterAllIn(dir *os.File, names ...string) (*os.File, error) {
+	at, err := enter(dir, ".")
 	for _, name := range names {
 		if err != nil {
 			return nil, err
 		}
 		var next *os.File
-		next, err = enter(dir, name)
-		_ = dir.Close() // it was only entered
-		dir = next
+		next, err = enter(at, name)
+		_ = at.Close() // it was only entered
+		at = next
 	}
-	return dir, err
+	return at, err
 }
 
 func (w *walker) escaped() error {
@@ -313,12 +316,21 @@ func namesIn(dir *os.File) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return readNames(f)
+}
+
+// readNames reads the names in a directory that is open for that.
+func readNames(f *os.File) ([]string, error) {
 	names, err := f.Readdirnames(maxNames + 1)
 	if len(names) > maxNames {
-		return nil, refuse(LimitExceeded, "a directory has more than %d names", maxNames).With("limit", maxNames)
+		return nil, tooManyNames()
 	}
 	if err != nil && len(names) == 0 && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	return names, nil
+}
+
+func tooManyNames() error {
+	return refuse(LimitExceeded, "a directory has more than %d names", maxNames).With("limit", maxNames)
 }

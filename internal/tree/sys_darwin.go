@@ -42,11 +42,26 @@ func look(dir *os.File, name string) (Facts, error) {
 // factsOf looks at an open file.
 func factsOf(f *os.File) (Facts, error) {
 	defer runtime.KeepAlive(f)
+	facts, err := factsOfFD(int(f.Fd()))
+	return facts, named("stat", f.Name(), err)
+}
+
+func factsOfFD(fd int) (Facts, error) {
 	var s unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &s); err != nil {
-		return Facts{}, named("stat", f.Name(), err)
+	if err := unix.Fstat(fd, &s); err != nil {
+		return Facts{}, err
 	}
 	return factsFrom(&s), nil
+}
+
+// entriesIn reads the names in a directory that is open for that. Each is looked at when a walk comes to it. LimitExceeded.
+func entriesIn(f *os.File) ([]entry, error) {
+	names, err := readNames(f)
+	all := make([]entry, len(names))
+	for i, name := range names {
+		all[i] = entry{name, Absent}
+	}
+	return all, err
 }
 
 // factsFrom reads a stat. A mount is told by its device here.

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime"
@@ -57,8 +58,10 @@ func look(dir *os.File, name string) (Facts, error) {
 // factsOf looks at an open file.
 func factsOf(f *os.File) (Facts, error) {
 	defer runtime.KeepAlive(f)
-	return statx(int(f.Fd()), "", unix.AT_EMPTY_PATH)
+	return factsOfFD(int(f.Fd()))
 }
+
+func factsOfFD(fd int) (Facts, error) { return statx(fd, "", unix.AT_EMPTY_PATH) }
 
 func statx(fd int, name string, flags int) (Facts, error) {
 	var x unix.Statx_t
@@ -119,6 +122,46 @@ func volumeOf(dir *os.File, _ string) (volume, error) {
 	}
 	return v, nil
 }
+
+// entriesIn reads the names in a directory that is open for that, with the kinds that the directory has noted: then a walk
+// need not look at each. LimitExceeded.
+func entriesIn(f *os.File) ([]entry, error) {
+	defer runtime.KeepAlive(f)
+	var all []entry
+	buf := make([]byte, 64<<10)
+	for {
+		var n int
+		err := again(func() (err error) {
+			n, err = unix.Getdents(int(f.Fd()), buf)
+			return err
+		})
+		if err != nil {
+			return nil, named("readdir", f.Name(), err)
+		}
+		if n == 0 {
+			return all, nil
+		}
+		// struct linux_dirent64: inode, offset, length of the record, kind, name with a NUL behind.
+		const length, kind, name = 16, 18, 19
+		for rest := buf[:n]; len(rest) > name; {
+			record := rest[:binary.NativeEndian.Uint16(rest[length:])]
+			rest = rest[len(record):]
+			e := entry{unix.ByteSliceToString(record[name:]), kinds[record[kind]]}
+			if e.kind == "" {
+				e.kind = Other
+			}
+			if e.name != "." && e.name != ".." {
+				all = append(all, e)
+			}
+		}
+		if len(all) > maxNames {
+			return nil, tooManyNames()
+		}
+	}
+}
+
+// kinds are those that a directory notes.
+var kinds = map[byte]Kind{unix.DT_UNKNOWN: Absent, unix.DT_REG: File, unix.DT_DIR: Directory, unix.DT_LNK: Link}
 
 // caseFold is FS_CASEFOLD_FL of linux/fs.h.
 const caseFold = 0x40000000

@@ -35,3 +35,9 @@ func regroup(*os.File, uint32) error                    { return errors.ErrUnsup
 func look(*os.File, string) (Facts, error)              { return Facts{}, errors.ErrUnsupported }
 func factsOf(*os.File) (Facts, error)                   { return Facts{}, errors.ErrUnsupported }
 func volumeOf(*os.File, string) (volume, error)         { return volume{}, errors.ErrUnsupported }
+
+func entriesIn(*os.File) ([]entry, error) { return nil, errors.ErrUnsupported }
+
+func readSmall(*os.File, string, []byte, int64) ([]byte, Facts, error) {
+	return nil, Facts{}, errors.ErrUnsupported
+}

@@ -115,6 +115,14 @@ func catalogue() []tool {
 			Description: "Read windows of files: text with line and byte places, the hash of the whole file, its encoding and line ends. path alone is enough; next continues exactly where the answer ended.",
 		}, read: readFile},
 		{Tool: Tool{
+			Name: "list_files", Set: SetFiles, ReadOnly: true, Args: ListFiles{},
+			Description: "List a directory, or what is below it: kind, size and time of each entry, in pages. path is a hard bound. What .gitignore files leave out is shown with ignored.",
+		}, read: listFiles},
+		{Tool: Tool{
+			Name: "search_files", Set: SetFiles, ReadOnly: true, Args: SearchFiles{},
+			Description: "Find a text or an RE2 expression in the lines of files. Each hit has its line and column, each file the hash that edit_files wants as expect_sha256. skipped counts what was not searched; complete says whether there are more pages.",
+		}, read: searchFiles},
+		{Tool: Tool{
 			Name: "edit_files", Set: SetFiles, Args: EditFiles{},
 			Description: "Create, change and rename files in one batch: all edits happen or none, also in a crash. An update needs expect_sha256 from a read. Each edit takes one of replacements, range, append, content and content_base64. dry_run shows what would happen.",
 		}, mutates: true, class: operation.FS, reads: editRehearses, read: rehearseEdit, begin: beginEdit, recover: recoverEdit},

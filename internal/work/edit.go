@@ -173,7 +173,7 @@ func (e *edit) plan(ctx context.Context, in FileEdit, seen map[string]int, diff 
 	}
 	switch in.Op {
 	case "create":
-		return e.create(in, diff)
+		return e.create(ctx, in, diff)
 	case "", "update", "rename":
 		return e.change(ctx, in, diff)
 	case "delete", "remove":
@@ -182,8 +182,8 @@ func (e *edit) plan(ctx context.Context, in FileEdit, seen map[string]int, diff 
 	return 0, operation.Refuse(operation.ArgumentInvalid, "%.32q is no op; create, update and rename are", in.Op)
 }
 
-func (e *edit) create(in FileEdit, diff *strings.Builder) (int, error) {
-	p, err := e.place(in.Path)
+func (e *edit) create(ctx context.Context, in FileEdit, diff *strings.Builder) (int, error) {
+	p, err := e.place(ctx, in.Path)
 	if err != nil {
 		return 0, err
 	}
@@ -210,7 +210,7 @@ func (e *edit) create(in FileEdit, diff *strings.Builder) (int, error) {
 }
 
 func (e *edit) change(ctx context.Context, in FileEdit, diff *strings.Builder) (int, error) {
-	p, err := e.place(in.Path)
+	p, err := e.place(ctx, in.Path)
 	if err != nil {
 		return 0, err
 	}
@@ -240,7 +240,7 @@ func (e *edit) change(ctx context.Context, in FileEdit, diff *strings.Builder) (
 		if in.To == "" {
 			return 0, operation.Refuse(operation.ArgumentInvalid, "a rename needs to")
 		}
-		to, err := e.place(in.To)
+		to, err := e.place(ctx, in.To)
 		if err != nil {
 			return 0, err
 		}
@@ -269,12 +269,12 @@ func (e *edit) change(ctx context.Context, in FileEdit, diff *strings.Builder) (
 }
 
 // place resolves a path that will be written.
-func (e *edit) place(path string) (*tree.Place, error) {
-	p, err := e.s.resolve(e.at, path, tree.Write)
+func (e *edit) place(ctx context.Context, path string) (*tree.Place, error) {
+	p, err := e.s.resolve(ctx, e.at, path, tree.Write)
 	if err != nil {
 		return nil, err
 	}
-	if v := e.s.verdict(e.at, p.Seen, policy.AccessWrite); v.Decision == policy.Confirm {
+	if v := e.s.verdict(ctx, e.at, p.Seen, policy.AccessWrite); v.Decision == policy.Confirm {
 		_ = p.Close() // nothing was read from it
 		return nil, operation.Refuse("APPROVAL_UNAVAILABLE", "%s, and a person cannot be asked about files yet", v.Reason).Retrying(fault.Never).With("rule", v.Rule)
 	}
@@ -320,8 +320,8 @@ func batchID(o operation.Operation) string {
 }
 
 // conditions let the policy look at every path once more, as it is when it is changed.
-func (s *Service) conditions(x *target) tree.Conditions {
-	return tree.Conditions{Judge: func(p *tree.Place) error { return s.judge(x, p.Seen, policy.AccessWrite) }}
+func (s *Service) conditions(ctx context.Context, x *target) tree.Conditions {
+	return tree.Conditions{Judge: func(p *tree.Place) error { return s.judge(ctx, x, p.Seen, policy.AccessWrite) }}
 }
 
 func (e *edit) stage(ctx context.Context) (any, error) {
@@ -330,7 +330,7 @@ func (e *edit) stage(ctx context.Context) (any, error) {
 		return nil, problem(err)
 	}
 	e.area = area
-	if e.batch, err = e.at.root.Stage(ctx, area, e.id, e.intents, e.s.conditions(e.at)); err != nil {
+	if e.batch, err = e.at.root.Stage(ctx, area, e.id, e.intents, e.s.conditions(ctx, e.at)); err != nil {
 		return nil, problem(err)
 	}
 	e.answer.Batch = e.id
@@ -344,7 +344,7 @@ func (e *edit) drop() {
 }
 
 func (e *edit) run(ctx context.Context) (any, error) {
-	o, err := e.at.root.Apply(ctx, e.area, e.batch, e.s.conditions(e.at))
+	o, err := e.at.root.Apply(ctx, e.area, e.batch, e.s.conditions(ctx, e.at))
 	if err != nil {
 		return nil, problem(err)
 	}

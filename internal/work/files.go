@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
@@ -21,6 +22,9 @@ type target struct {
 	session.Admission
 	root  *tree.Root
 	rules policy.Rules // as they were when the call came
+
+	once   sync.Once // guards denied
+	denied map[tree.ID]string
 }
 
 // at finds and opens the target of a call.
@@ -49,7 +53,7 @@ func (x *target) close() { _ = x.root.Close() } // it was only read from
 
 // resolve says where a path leads, when the policy lets it be reached. What is denied is denied before anything of it is
 // told.
-func (s *Service) resolve(x *target, path string, a tree.Access) (*tree.Place, error) {
+func (s *Service) resolve(ctx context.Context, x *target, path string, a tree.Access) (*tree.Place, error) {
 	p, err := x.root.Resolve(path, a)
 	if err != nil {
 		return nil, problem(err)
@@ -58,15 +62,15 @@ func (s *Service) resolve(x *target, path string, a tree.Access) (*tree.Place, e
 	if a == tree.Write {
 		access = policy.AccessWrite
 	}
-	if err := s.judge(x, p.Seen, access); err != nil {
+	if err := s.judge(ctx, x, p.Seen, access); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
 // judge asks the policy about an entry.
-func (s *Service) judge(x *target, e tree.Seen, access policy.Access) error {
-	v := s.verdict(x, e, access)
+func (s *Service) judge(ctx context.Context, x *target, e tree.Seen, access policy.Access) error {
+	v := s.verdict(ctx, x, e, access)
 	if v.Decision != policy.Deny {
 		return nil
 	}
@@ -78,12 +82,21 @@ func (s *Service) judge(x *target, e tree.Seen, access policy.Access) error {
 }
 
 // verdict is what the rules say of an access. Of a project whose own rules are not known nothing is written.
-func (s *Service) verdict(x *target, e tree.Seen, access policy.Access) policy.FileVerdict {
+func (s *Service) verdict(ctx context.Context, x *target, e tree.Seen, access policy.Access) policy.FileVerdict {
 	if why := x.rules.Broken(); why != "" && access == policy.AccessWrite {
 		return policy.FileVerdict{Decision: policy.Deny, Rule: "policy.broken", Reason: "the policy file of the project does not load: " + why}
 	}
-	return policy.JudgeFile(policy.File{Path: filepath.Join(x.root.Path(), e.Path), Exists: e.Kind != tree.Absent, Dir: e.Kind == tree.Directory, Folds: e.Folds},
-		access, policy.Place{Target: x.root.Path(), Home: s.cfg.Home, Own: s.own(x.root.Path())}, x.rules.Files)
+	f := policy.File{Path: filepath.Join(x.root.Path(), e.Path), Exists: e.Kind != tree.Absent, Dir: e.Kind == tree.Directory, Folds: e.Folds}
+	if e.Kind == tree.File && e.Links > 1 {
+		if name := s.deniedName(ctx, x, e.ID); name != "" {
+			f.Names = []string{name}
+		}
+	}
+	return policy.JudgeFile(f, access, s.placeOf(x), x.rules.Files)
+}
+
+func (s *Service) placeOf(x *target) policy.Place {
+	return policy.Place{Target: x.root.Path(), Home: s.cfg.Home, Own: s.own(x.root.Path())}
 }
 
 // ProjectPolicy is the name of the policy file of a project, in its root. It is ours: agents read it and write it never.
@@ -91,6 +104,32 @@ const ProjectPolicy = ".mcpx.toml"
 
 func (s *Service) own(root string) []string {
 	return append(slices.Clip(s.cfg.Own), filepath.Join(root, ProjectPolicy))
+}
+
+// deniedName is the name in the project of a file with several names under which it may not be read; "" when there is
+// none. It takes a walk, of which only what is denied is looked at, once for each call.
+func (s *Service) deniedName(ctx context.Context, x *target, id tree.ID) string {
+	x.once.Do(func() {
+		x.denied = map[tree.ID]string{}
+		top, err := x.root.Resolve(".", tree.List)
+		if err != nil {
+			return
+		}
+		defer top.Close()
+		place := s.placeOf(x)
+		// A walk that fails has found what it came to; the name that is asked for is judged in any case.
+		_ = top.Walk(ctx, tree.WalkOptions{Ignored: true}, func(v tree.Visit) error {
+			name := filepath.Join(x.root.Path(), v.Path)
+			if v.Kind != tree.File || policy.JudgeFile(policy.File{Path: name, Exists: true, Folds: v.Folds()}, policy.AccessRead, place, x.rules.Files).Decision != policy.Deny {
+				return nil
+			}
+			if seen, err := v.Look(); err == nil && seen.Links > 1 {
+				x.denied[seen.ID] = name
+			}
+			return nil
+		})
+	})
+	return x.denied[id]
 }
 
 // retries are the advices for what is not cured by correcting the call.
@@ -231,7 +270,7 @@ func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
 }
 
 func (s *Service) readWindow(ctx context.Context, x *target, in Window, budget int) (fileWindow, error) {
-	p, err := s.resolve(x, in.Path, tree.Read)
+	p, err := s.resolve(ctx, x, in.Path, tree.Read)
 	if err != nil {
 		return fileWindow{}, err
 	}

@@ -141,7 +141,7 @@ func (s *Service) fileNow(ctx context.Context, a session.Admission, e session.Ev
 		return "", err
 	}
 	defer x.close()
-	p, err := s.resolve(x, path, tree.Read)
+	p, err := s.resolve(ctx, x, path, tree.Read)
 	if r, ok := errors.AsType[*operation.Refusal](err); ok {
 		return r.Message, nil
 	}
