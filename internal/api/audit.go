@@ -161,8 +161,10 @@ type ApprovalRef struct {
 // ApprovalView is one approval with what it is about.
 type ApprovalView struct {
 	approval.Approval
-	Plan *PlanView `json:"plan"`
-	Next []string  `json:"next"` // commands
+	Plan        *PlanView `json:"plan"`
+	ProjectName string    `json:"project,omitempty"`
+	Whole       string    `json:"whole,omitempty"` // of a display that was cut
+	Next        []string  `json:"next"`            // commands
 }
 
 // Decide is the yes or no of a person. The caller has a controlling terminal, as the kernel tells, and is no process

@@ -3,6 +3,8 @@ package approval
 import (
 	"context"
 	"time"
+
+	"mcpx/internal/event"
 )
 
 // State of an approval. The final ones never change.
@@ -21,24 +23,37 @@ const (
 // Kind says what sort of thing is approved.
 type Kind string
 
-// KindPlan is one change to configuration files; About is the plan's id.
-const KindPlan Kind = "plan"
+// The kinds. About is the id of the plan of a KindPlan; of all others, which are effects of calls at /mcp, it is the
+// subject: what was asked before about the same effect is found by it.
+const (
+	KindPlan      Kind = "plan"       // one change to configuration files
+	KindCommand   Kind = "command"    // the start of a command
+	KindInput     Kind = "input"      // text for the standard input of a command that runs
+	KindFileWrite Kind = "file_write" // files that make other programs act
+	KindRemove    Kind = "remove"     // files, by the manifest of a removal
+)
 
 // Approval is one question to a person and what became of it.
 type Approval struct {
 	ID        string    `json:"approval_id"` // apr_ and a ULID
 	Kind      Kind      `json:"kind"`
-	About     string    `json:"about"`          // id of what is approved
+	About     string    `json:"about"`          // what is approved
 	Subject   string    `json:"subject_sha256"` // hex, of the frozen record that is shown
 	Display   string    `json:"display"`        // what is shown in short, control characters escaped
+	Full      string    `json:"full,omitempty"` // reference to all that Display stands for, when that was cut
 	Reasons   []string  `json:"reasons"`
-	Principal string    `json:"principal"` // on whose behalf it is asked
+	Claim     string    `json:"agent_says,omitempty"` // what the model says it is for: a claim, escaped like Display
+	Principal string    `json:"principal"`            // on whose behalf it is asked
+	Project   string    `json:"project_id,omitempty"`
+	Session   string    `json:"remote_session_id,omitempty"`
+	Operation string    `json:"operation_id,omitempty"` // that waits for the decision
 	Requested time.Time `json:"requested_at"`
 	Expires   time.Time `json:"expires_at"` // of the present state
 	State     State     `json:"state"`
 	Why       string    `json:"why,omitempty"` // code, of an expired or revoked one
 	Decision  *Decision `json:"decided_by,omitempty"`
 	Consumer  string    `json:"consumed_by,omitempty"` // id of the receipt or operation
+	Used      time.Time `json:"consumed_at,omitzero"`
 }
 
 // Decision is how a person decided.
@@ -49,6 +64,20 @@ type Decision struct {
 	At        time.Time `json:"at"`
 	Note      string    `json:"note,omitempty"`
 	Digest    string    `json:"digest"` // the subject that was displayed
+}
+
+// Refs are the things that an event about the approval is about.
+func (a Approval) Refs() event.Refs {
+	refs := event.Refs{event.RefApproval: a.ID}
+	if a.Kind == KindPlan {
+		refs[event.RefPlan] = a.About
+	}
+	for name, value := range map[event.Ref]string{event.RefOperation: a.Operation, event.RefSession: a.Session, event.RefProject: a.Project} {
+		if value != "" {
+			refs[name] = value
+		}
+	}
+	return refs
 }
 
 // Reader reads the stored approvals. It is part of the transaction port that package store joins.
@@ -91,3 +120,19 @@ type ByID struct{ ID string }
 
 // PutApproval carries the approval to write.
 type PutApproval struct{ Approval Approval }
+
+// All reads every approval that fits, page by page.
+func All(ctx context.Context, r Reader, list ListApprovals) ([]Approval, error) {
+	var all []Approval
+	for {
+		page, err := r.Approvals(ctx, list)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < list.PageLimit() {
+			return all, nil
+		}
+		list.After = page[len(page)-1].ID
+	}
+}

@@ -25,8 +25,13 @@ const (
 	planRest = 30 * 24 * time.Hour
 	rest     = 10 * time.Minute
 
-	// maxDisplay bounds what a question shows in short, in bytes; the full record has a place of its own.
-	maxDisplay = 4 << 10
+	// MaxDisplay bounds what a question shows in short, in bytes; the full record has a place of its own.
+	MaxDisplay = 4 << 10
+	// maxClaim bounds what a model may say to a question.
+	maxClaim = 512
+
+	// MaxPending bounds the questions of one session that wait for an answer: a person who is asked more does not look.
+	MaxPending = 20
 )
 
 // Codes of Why.
@@ -35,6 +40,8 @@ const (
 	WhyUnused     = "approval-unused"     // the yes was not used in time
 	WhyStale      = "approval-stale"      // a file, the catalog or the policy has changed since
 	WhyWithdrawn  = "approval-withdrawn"  // a person took the question or the yes back
+	WhyClosed     = "approval-closed"     // the session was closed
+	WhyAbandoned  = "approval-abandoned"  // whoever asked gave the operation up
 )
 
 // Final tells that the state never changes.
@@ -54,8 +61,13 @@ type Question struct {
 	About     string
 	Subject   string // hex of a SHA-256
 	Display   string
+	Full      string // reference to the whole of a Display that is too long
 	Reasons   []string
+	Claim     string
 	Principal string
+	Project   string
+	Session   string
+	Operation string
 }
 
 // New makes the pending approval of a question.
@@ -71,8 +83,10 @@ func New(id string, q Question, now time.Time) (Approval, error) {
 		}
 	}
 	return Approval{
-		ID: id, Kind: q.Kind, About: q.About, Subject: q.Subject, Display: display(q.Display), Reasons: slices.Clone(q.Reasons),
-		Principal: q.Principal, Requested: now, Expires: now.Add(q.Kind.pendingLife()), State: Pending,
+		ID: id, Kind: q.Kind, About: q.About, Subject: q.Subject, Display: Escape(q.Display, MaxDisplay), Full: q.Full,
+		Reasons: slices.Clone(q.Reasons), Claim: Escape(q.Claim, maxClaim), Principal: q.Principal,
+		Project: q.Project, Session: q.Session, Operation: q.Operation,
+		Requested: now, Expires: now.Add(q.Kind.pendingLife()), State: Pending,
 	}, nil
 }
 
@@ -90,16 +104,16 @@ func (k Kind) rest() time.Duration {
 	return rest
 }
 
-// display escapes what could make a terminal show something else than what is approved: controls, and the characters
-// that turn the direction of text or are not seen at all. Line feeds and tabs stay.
-func display(s string) string {
+// Escape escapes what could make a terminal show something else than what is approved: controls, and the characters
+// that turn the direction of text or are not seen at all. Line feeds and tabs stay. What is longer than most is cut.
+func Escape(s string, most int) string {
 	var b strings.Builder
 	for _, r := range s {
 		part := string(r)
 		if r == utf8.RuneError || r != '\n' && r != '\t' && !unicode.IsGraphic(r) {
 			part = fmt.Sprintf(`\u{%x}`, r)
 		}
-		if b.Len()+len(part) > maxDisplay-len("…") {
+		if b.Len()+len(part) > most-len("…") {
 			return b.String() + "…"
 		}
 		b.WriteString(part)
@@ -148,7 +162,7 @@ func Consume(a Approval, subject, consumer string, now time.Time) (Approval, err
 	if subject != a.Subject || a.Decision == nil || a.Decision.Digest != subject {
 		return Approval{}, stale(a)
 	}
-	a.State, a.Consumer = Consumed, consumer
+	a.State, a.Consumer, a.Used = Consumed, consumer, now
 	return a, nil
 }
 
@@ -175,9 +189,9 @@ func Expire(a Approval, now time.Time) (Approval, bool) {
 }
 
 // Ask tells whether a question may be asked, given every approval about the same thing. Open is the one that is asked
-// already, nil when there is none. Until is when it may be asked again after a no to exactly this subject: a plan that
-// a person refused rests, unless what it was made from has changed.
-func Ask(earlier []Approval, q Question, now time.Time) (open *Approval, until time.Time) {
+// already, denied the no to exactly this subject that still counts: what a person refused rests, unless what it was made
+// from has changed. Each is nil when there is none.
+func Ask(earlier []Approval, q Question, now time.Time) (open, denied *Approval) {
 	for _, a := range earlier {
 		if a.Kind != q.Kind || a.About != q.About || a.Subject != q.Subject {
 			continue
@@ -185,17 +199,31 @@ func Ask(earlier []Approval, q Question, now time.Time) (open *Approval, until t
 		if now, expired := Expire(a, now); !expired && !now.State.Final() {
 			open = &a
 		}
-		if a.State == Denied && a.Decision != nil {
-			if end := a.Decision.At.Add(a.Kind.rest()); end.After(now) && end.After(until) {
-				until = end
-			}
+		if a.rests(now) && (denied == nil || denied.Decision.At.Before(a.Decision.At)) {
+			denied = &a
 		}
 	}
-	return open, until
+	return open, denied
+}
+
+// rests tells that what a person refused is not asked again yet.
+func (a Approval) rests(now time.Time) bool {
+	return a.State == Denied && a.Decision != nil && a.Decision.At.Add(a.Kind.rest()).After(now)
 }
 
 // refused is the error for a step that the state does not allow.
 func refused(a Approval) *fault.Error {
+	f := refusedStep(a)
+	switch {
+	case a.Kind == KindPlan || a.State == Pending || a.State == Denied:
+		return f
+	case a.State == Approved:
+		return f.Hinting("the identical call uses it")
+	}
+	return f.Hinting("whoever asked calls again with another operation_id")
+}
+
+func refusedStep(a Approval) *fault.Error {
 	switch a.State {
 	case Pending:
 		return fault.New(fault.NeedsApproval, "approval-pending").
@@ -216,7 +244,8 @@ func refused(a Approval) *fault.Error {
 		return stale(a)
 	case Consumed:
 		return fault.New(fault.Conflict, "approval-consumed").
-			Saying("%s was used by %s", a.ID, a.Consumer).Hinting("a yes counts once; `mcpx audit run` asks again if there is more to do")
+			Saying("%s was used by %s", a.ID, a.Consumer).
+			Hinting("a yes counts once; `mcpx audit run` asks again if there is more to do")
 	}
 	return fault.New(fault.Conflict, "approval-final").
 		Saying("%s is %s, which this mcpx does not know", a.ID, a.State).Hinting("start the newer mcpx that wrote it")

@@ -134,9 +134,9 @@ func TestDisplay(t *testing.T) {
 		}
 	}
 	q := question()
-	q.Display = strings.Repeat("ü", maxDisplay)
-	if a, err := New("apr_1", q, start); err != nil || len(a.Display) > maxDisplay || !utf8.ValidString(a.Display) || !strings.HasSuffix(a.Display, "ü…") {
-		t.Errorf("a long display has %d bytes, %v; want at most %d", len(a.Display), err, maxDisplay)
+	q.Display = strings.Repeat("ü", MaxDisplay)
+	if a, err := New("apr_1", q, start); err != nil || len(a.Display) > MaxDisplay || !utf8.ValidString(a.Display) || !strings.HasSuffix(a.Display, "ü…") {
+		t.Errorf("a long display has %d bytes, %v; want at most %d", len(a.Display), err, MaxDisplay)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestConsume(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := a
-	want.State, want.Consumer = Consumed, "rcp_1"
+	want.State, want.Consumer, want.Used = Consumed, "rcp_1", a.Expires.Add(-1)
 	if d := cmp.Diff(want, used); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -309,7 +309,7 @@ func TestAsk(t *testing.T) {
 		q       Question
 		now     time.Time
 		open    State
-		until   time.Time
+		rests   time.Time // until when the no counts that is found
 	}{
 		"never asked":              {nil, q, start, "", time.Time{}},
 		"asked already":            {[]Approval{in(t, Pending)}, q, start, Pending, time.Time{}},
@@ -329,13 +329,17 @@ func TestAsk(t *testing.T) {
 		"another kind":             {[]Approval{trust}, trustQuestion, start.Add(9 * time.Minute), "", start.Add(10 * time.Minute)},
 		"another kind, rested":     {[]Approval{trust}, trustQuestion, start.Add(10 * time.Minute), "", time.Time{}},
 	} {
-		open, until := Ask(tc.earlier, tc.q, tc.now)
+		open, denied := Ask(tc.earlier, tc.q, tc.now)
 		var state State
 		if open != nil {
 			state = open.State
 		}
-		if state != tc.open || !until.Equal(tc.until) {
-			t.Errorf("%s: open %q until %v, want %q until %v", what, state, until, tc.open, tc.until)
+		var rests time.Time
+		if denied != nil {
+			rests = denied.Decision.At.Add(denied.Kind.rest())
+		}
+		if state != tc.open || !rests.Equal(tc.rests) {
+			t.Errorf("%s: open %q, rests until %v, want %q until %v", what, state, rests, tc.open, tc.rests)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -59,9 +60,17 @@ func (e *Env) approvalTable(w io.Writer, all []approval.Approval) {
 		case approval.Consumed:
 			state.color = green
 		}
-		rows = append(rows, []cell{{a.ID, bold}, state, {left, ""}, {a.About, ""}, {short(a.Display, 70), ""}})
+		rows = append(rows, []cell{{a.ID, bold}, {string(a.Kind), ""}, state, {left, ""}, {about(a), ""}, {short(a.Display, 70), ""}})
 	}
-	e.table(w, []string{"APPROVAL", "STATE", "EXPIRES", "ABOUT", "WHAT"}, rows)
+	e.table(w, []string{"APPROVAL", "KIND", "STATE", "EXPIRES", "ABOUT", "WHAT"}, rows)
+}
+
+// about names what an approval is about: a plan, or the operation at /mcp that waits.
+func about(a approval.Approval) string {
+	if a.Kind == approval.KindPlan {
+		return a.About
+	}
+	return plain(a.Operation)
 }
 
 var approvalShow = Command{
@@ -89,10 +98,32 @@ func (e *Env) approvalText(w io.Writer, l looks, view api.ApprovalView) {
 	if view.Plan != nil {
 		e.planText(w, l, *view.Plan)
 	} else {
-		pairs(w, [][2]string{{"approval", e.approvalWords(view.Approval)}, {"about", view.About}, {"what", plain(view.Display)}})
+		e.callText(w, view)
 	}
 	line(w, "")
 	line(w, "digest      %s", view.Subject)
+}
+
+// callText shows a question about a call at /mcp. What the model says about it is no part of what is decided.
+func (e *Env) callText(w io.Writer, view api.ApprovalView) {
+	facts := [][2]string{{"approval", e.approvalWords(view.Approval)}, {"kind", string(view.Kind)}, {"operation", plain(view.Operation)}}
+	if view.ProjectName != "" {
+		facts = append(facts, [2]string{"project", plain(view.ProjectName)})
+	}
+	if view.Session != "" {
+		facts = append(facts, [2]string{"session", view.Session})
+	}
+	for _, why := range view.Reasons {
+		facts = append(facts, [2]string{"asked because", plain(why)})
+	}
+	if view.Claim != "" {
+		facts = append(facts, [2]string{"agent says", plain(view.Claim) + " (a claim, not checked)"})
+	}
+	pairs(w, facts)
+	line(w, "")
+	for row := range strings.SplitSeq(strings.TrimSuffix(cmp.Or(view.Whole, view.Display), "\n"), "\n") {
+		line(w, "  %s", plain(row))
+	}
 }
 
 // approvalIDs completes the id of an approval from a daemon that runs.
@@ -115,19 +146,20 @@ func approvalIDs(ctx context.Context, e *Env) []string {
 var noteFlag = Flag{Name: "note", Kind: StringFlag, Value: "TEXT", Usage: "why: TEXT is kept with the decision"}
 
 var approvalApprove = Command{
-	Path: "approval approve", Short: "Say yes to what a plan will do", Op: "approval.decide", Args: "APPROVAL...", Min: 1, Max: -1, Complete: approvalIDs,
+	Path: "approval approve", Short: "Say yes to a plan, or to a call of an agent that waits", Op: "approval.decide", Args: "APPROVAL...", Min: 1, Max: -1, Complete: approvalIDs,
 	Long: "It shows the difference on your terminal and asks you to type a code back; there is no flag that answers for you, and\n" +
 		"no way to approve everything at once: several are shown one after the other. The yes is bound to what was shown; it\n" +
-		"counts once, for 15 minutes. It runs nothing: `mcpx apply` does. Programs that a server of mcpx started are refused.",
+		"counts once, for 15 minutes. It runs nothing: `mcpx apply` does, or the agent when it repeats its call. Programs that a\n" +
+		"server of mcpx started are refused.",
 	Example: "mcpx approval approve apr_01J\nmcpx approval approve apr_01J apr_01K --note 'reviewed with Ada'",
 	Flags:   []Flag{noteFlag},
 	Run:     func(ctx context.Context, e *Env, a Args) error { return e.decide(ctx, a, true) },
 }
 
 var approvalDeny = Command{
-	Path: "approval deny", Short: "Say no to what a plan would do", Op: "approval.decide", Args: "APPROVAL...", Min: 1, Max: -1, Complete: approvalIDs,
+	Path: "approval deny", Short: "Say no to a plan, or to a call of an agent that waits", Op: "approval.decide", Args: "APPROVAL...", Min: 1, Max: -1, Complete: approvalIDs,
 	Long: "Asked on your terminal like a yes. A plan that was denied is not asked about again for 30 days, unless the file or\n" +
-		"the catalog changes.",
+		"the catalog changes, exactly the same call of an agent for 10 minutes.",
 	Example: "mcpx approval deny apr_01J --note 'not this server'",
 	Flags:   []Flag{noteFlag},
 	Run:     func(ctx context.Context, e *Env, a Args) error { return e.decide(ctx, a, false) },
@@ -174,7 +206,7 @@ func (e *Env) decide(ctx context.Context, a Args, yes bool) error {
 func nextOfDecided(all []api.ApprovalView) []string {
 	var commands, plans []string
 	for _, d := range all {
-		if d.State == approval.Approved {
+		if d.State == approval.Approved && d.Kind == approval.KindPlan {
 			plans = append(plans, d.About)
 			continue
 		}
@@ -213,6 +245,9 @@ func (e *Env) decideOne(ctx context.Context, service api.Service, p *person, vie
 // decidedAlready is the error for an approval that nobody can decide any more.
 func decidedAlready(a approval.Approval) error {
 	f := fault.New(fault.Conflict, "approval-decided").Saying("%s is %s already", a.ID, a.State)
+	if a.Kind != approval.KindPlan {
+		return f.Hinting("`mcpx approval list` shows what waits for you")
+	}
 	switch a.State {
 	case approval.Approved:
 		return f.Hinting("use it: `mcpx apply %s`", a.About)

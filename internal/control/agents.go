@@ -85,7 +85,7 @@ func (c *Control) InstallControl(ctx context.Context, in api.InstallControl) (ap
 	if !wanted {
 		return c.installed(ctx, out, record)
 	}
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		view, err := c.offer(ctx, tx, plan)
 		out.Plan = &view
 		return err
@@ -108,7 +108,7 @@ func (c *Control) installed(ctx context.Context, out api.ControlInstall, record 
 		return api.ControlInstall{}, err
 	}
 	if record.Control != out.Strategy { // somebody wrote the entry by hand
-		err := c.write(ctx, func(tx store.Tx) error { return c.keepControl(ctx, tx, out.Agent, out.Strategy) })
+		err := c.cfg.DB.Change(ctx, func(tx store.Tx) error { return c.keepControl(ctx, tx, out.Agent, out.Strategy) })
 		if err != nil {
 			return api.ControlInstall{}, err
 		}
@@ -201,7 +201,7 @@ func (c *Control) MountServer(ctx context.Context, in api.MountServer) (api.Moun
 	defer c.files.Unlock()
 	out := api.Mounted{Agent: agent, Operation: api.OperationOf(ctx)}
 	var mount converge.Mount
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		s, err := c.find(ctx, tx, in.Server)
 		if err != nil {
 			return err

@@ -74,7 +74,7 @@ func (c *Control) carryOut(ctx context.Context, id string, before []converge.Rec
 // comes back with its receipt. A refusal is written down, too.
 func (c *Control) begin(ctx context.Context, ref string) (p converge.Plan, receipt converge.Receipt, err error) {
 	var refused error
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		if p, err = tx.PlanByID(ctx, converge.PlanByID{ID: ref}); err != nil {
 			return err
 		}

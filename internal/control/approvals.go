@@ -10,6 +10,8 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
 
@@ -66,7 +68,9 @@ func nextOfApprovals(all []approval.Approval) []string {
 				pending = a.ID
 			}
 		case approval.Approved:
-			plans = append(plans, a.About)
+			if a.Kind == approval.KindPlan {
+				plans = append(plans, a.About)
+			}
 		case approval.Denied, approval.Expired, approval.Revoked, approval.Consumed:
 		}
 	}
@@ -117,18 +121,20 @@ func findApproval(ctx context.Context, r store.Reader, ref string) (approval.App
 func (c *Control) approvalView(ctx context.Context, r store.Reader, a approval.Approval) (api.ApprovalView, error) {
 	a, _ = approval.Expire(a, c.cfg.Now())
 	view := api.ApprovalView{Approval: a, Next: []string{}}
+	if a.State == approval.Pending {
+		view.Next = []string{"mcpx approval approve " + a.ID, "mcpx approval deny " + a.ID}
+	}
+	if a.Kind != approval.KindPlan {
+		return view, callView(ctx, r, &view)
+	}
 	switch a.State {
 	case approval.Pending:
-		view.Next = []string{"mcpx approval approve " + a.ID, "mcpx approval deny " + a.ID}
 	case approval.Approved:
 		view.Next = []string{"mcpx apply " + a.About}
 	case approval.Consumed:
 		view.Next = []string{"mcpx plan show " + a.About}
 	case approval.Denied, approval.Expired, approval.Revoked:
 		view.Next = []string{"mcpx audit run"}
-	}
-	if a.Kind != approval.KindPlan {
-		return view, nil
 	}
 	p, err := r.PlanByID(ctx, converge.PlanByID{ID: a.About})
 	if err != nil {
@@ -139,6 +145,26 @@ func (c *Control) approvalView(ctx context.Context, r store.Reader, a approval.A
 	return view, err
 }
 
+// callView adds what an approval of a call at /mcp is about.
+func callView(ctx context.Context, r store.Reader, view *api.ApprovalView) error {
+	if view.Project != "" {
+		p, err := r.ProjectByID(ctx, session.ByID{ID: view.Project})
+		if err != nil {
+			return err
+		}
+		view.ProjectName = p.Name
+	}
+	if view.Full == "" {
+		return nil
+	}
+	kept, err := r.KeptResult(ctx, operation.KeptByRef{Principal: view.Principal, Ref: view.Full})
+	if fault.KindOf(err) == fault.NotFound {
+		return nil // its time is over, as that of the question is
+	}
+	view.Whole = string(kept.Bytes)
+	return err
+}
+
 // Decide records the yes or no of a person. Whoever asks must sit at a terminal, and must not be a process that a server
 // of ours started: a refusal is written down.
 func (c *Control) Decide(ctx context.Context, in api.Decide) (api.ApprovalView, error) {
@@ -147,7 +173,7 @@ func (c *Control) Decide(ctx context.Context, in api.Decide) (api.ApprovalView, 
 	}
 	terminal, refused := c.cfg.Person(api.CallerOf(ctx).Pid)
 	var view api.ApprovalView
-	err := c.write(ctx, func(tx store.Tx) error {
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		a, err := findApproval(ctx, tx, in.Approval)
 		if err != nil {
 			return err
@@ -175,6 +201,11 @@ func (c *Control) Decide(ctx context.Context, in api.Decide) (api.ApprovalView, 
 			Note     string         `json:"note,omitempty"`
 		}{decided.State, decided.Subject, terminal, in.Note}); err != nil {
 			return err
+		}
+		if !in.Approve {
+			if err := c.cfg.Holds.Ended(ctx, tx, actorOf(ctx), decided); err != nil {
+				return err
+			}
 		}
 		view, err = c.approvalView(ctx, tx, decided)
 		return err
@@ -204,7 +235,7 @@ func (c *Control) SetAgent(ctx context.Context, in api.SetAgent) (api.Agent, err
 		}
 	}
 	out := api.Agent{State: string(in.Level), Level: in.Level, Next: []string{"mcpx audit run"}, Operation: api.OperationOf(ctx)}
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		records, err := tx.AgentRecords(ctx)
 		if err != nil {
 			return err

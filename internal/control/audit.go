@@ -123,7 +123,7 @@ func (c *Control) seenBy(ctx context.Context, in *api.RunAudit, k *known, out *a
 
 // counted is one change with the number of its events.
 func (c *Control) counted(ctx context.Context, out *api.Audit, fn func(tx store.Tx) error) error {
-	return c.write(ctx, func(tx store.Tx) error {
+	return c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		before, err := tx.EventHead(ctx)
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ func (c *Control) learn(ctx context.Context, r store.Reader, k *known) error {
 		k.open = append(k.open, plans...)
 	}
 	for _, state := range []approval.State{approval.Pending, approval.Approved} {
-		all, err := every(eachApproval(ctx, r, approval.ListApprovals{State: state}))
+		all, err := approval.All(ctx, r, approval.ListApprovals{State: state})
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (c *Control) takeFilesLocked(ctx context.Context) (changed []string, err er
 			return c.filedAs(ctx, m, changed, err)
 		}
 		// Whoever changes the catalog or removes a credential holds change: it is as it was looked at.
-		if err := c.write(ctx, func(tx store.Tx) error { return c.putMerged(ctx, tx, m) }); err != nil {
+		if err := c.cfg.DB.Change(ctx, func(tx store.Tx) error { return c.putMerged(ctx, tx, m) }); err != nil {
 			return c.filedAs(ctx, m, changed, err)
 		}
 		for _, s := range m.gone {

@@ -39,7 +39,7 @@ func (c *Control) KeepCertificate(ctx context.Context, in api.KeepCertificate) (
 	if err := c.cfg.KeepCertificate(agent, in.Certificate); err != nil {
 		return api.KeptCertificate{}, err
 	}
-	if err := c.write(ctx, func(tx store.Tx) error { return c.noteCertificates(ctx, tx) }); err != nil {
+	if err := c.cfg.DB.Change(ctx, func(tx store.Tx) error { return c.noteCertificates(ctx, tx) }); err != nil {
 		return api.KeptCertificate{}, err
 	}
 	c.stir() // what needs a certificate may be applied now

@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/approval"
 	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
@@ -96,11 +98,21 @@ type Config struct {
 	// Directories says what is where projects are; HandoffKey makes the tokens of hand-overs, the same as for the tools.
 	Directories Directories
 	HandoffKey  []byte
-	IDs         *id.Source
-	Now         func() time.Time
-	Log         *slog.Logger
+	// Holds are the operations at /mcp that wait for a person.
+	Holds Holds
+	IDs   *id.Source
+	Now   func() time.Time
+	Log   *slog.Logger
 	// Overlay is routed beside the catalog for the life of this daemon and never written. Its entries have ids.
 	Overlay []catalog.Server
+}
+
+// Holds are the operations that wait for a person.
+type Holds interface {
+	// Ended ends the operation that waits for an approval, in the transaction in which that was denied, expired or revoked.
+	Ended(ctx context.Context, tx store.Tx, by event.Actor, a approval.Approval) error
+	// Withdraw revokes what is asked for a session that is closed, and ends what waits for it.
+	Withdraw(ctx context.Context, tx store.Tx, by event.Actor, session string) error
 }
 
 // Control is the api.Service of the daemon.
@@ -114,7 +126,6 @@ type Control struct {
 
 	tokens tokens
 
-	grown   bell          // rings when the log has grown
 	stirred chan struct{} // has a value when plans may have to be made anew
 
 	seeing   sync.Mutex      // guards these
@@ -174,6 +185,7 @@ func New(c Config) (*Control, error) {
 		{"ProbeHub", c.ProbeHub == nil},
 		{"Directories", c.Directories == nil},
 		{"HandoffKey", len(c.HandoffKey) == 0},
+		{"Holds", c.Holds == nil},
 		{"IDs", c.IDs == nil},
 		{"Now", c.Now == nil},
 		{"Log", c.Log == nil},
@@ -308,7 +320,7 @@ func (c *Control) entries(ctx context.Context) ([]catalog.Server, error) {
 func (c *Control) mutate(ctx context.Context, fn func(ctx context.Context, tx store.Tx) error) error {
 	c.change.Lock()
 	defer c.change.Unlock()
-	if err := c.write(ctx, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
+	if err := c.cfg.DB.Change(ctx, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
 		return err
 	}
 	c.stir()

@@ -16,11 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpx/internal/api"
+	"mcpx/internal/approval"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
+	"mcpx/internal/store"
 	"mcpx/internal/test/storetest"
 )
 
@@ -89,6 +92,20 @@ type bench struct {
 	letIn        func(token string) (bool, error) // what mcp_hub answers
 	certificates map[string]converge.Certificate
 	dirs         fakeDirectories
+	holds        fakeHolds
+}
+
+// fakeHolds notes which approvals ended, and for which sessions they were withdrawn.
+type fakeHolds struct{ ended, withdrawn []string }
+
+func (h *fakeHolds) Ended(_ context.Context, _ store.Tx, _ event.Actor, a approval.Approval) error {
+	h.ended = append(h.ended, a.ID+" "+string(a.State))
+	return nil
+}
+
+func (h *fakeHolds) Withdraw(_ context.Context, _ store.Tx, _ event.Actor, session string) error {
+	h.withdrawn = append(h.withdrawn, session)
+	return nil
 }
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -132,7 +149,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 			b.reloads++
 			return api.Reloaded{Applied: []string{"a.b"}}, nil
 		},
-		TokenFiles: b.tokens, Random: rand.Reader, Directories: b.dirs, HandoffKey: []byte("key of this daemon"),
+		TokenFiles: b.tokens, Random: rand.Reader, Directories: b.dirs, HandoffKey: []byte("key of this daemon"), Holds: &b.holds,
 		ProbeHub: func(_ context.Context, token string) (bool, error) { return b.letIn(token) },
 		IDs:      id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),
 		Now:      now, Log: slog.New(slog.DiscardHandler), Overlay: overlay,

@@ -223,7 +223,7 @@ func (c *Control) keepValue(ctx context.Context, in api.SetCredential) (next cat
 	set(&next.Account, in.Account)
 	set(&next.Expires, in.Expires)
 	next.Updated = now
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		if err := tx.PutCredential(ctx, catalog.PutCredential{Credential: next}); err != nil {
 			return err
 		}
@@ -369,7 +369,7 @@ func (c *Control) end(ctx context.Context, p *converge.Plan, receipt *converge.R
 	if moves(*p) {
 		return c.mutate(ctx, write)
 	}
-	return c.write(ctx, func(tx store.Tx) error { return write(ctx, tx) })
+	return c.cfg.DB.Change(ctx, func(tx store.Tx) error { return write(ctx, tx) })
 }
 
 // KnownCredentials are the names of all credentials.
@@ -456,7 +456,7 @@ func (c *Control) look(ctx context.Context, one catalog.Credential, asked bool) 
 		return nil, fault.New(fault.Canceled, "canceled").Saying("canceled before all credentials were looked at").Because(cause)
 	}
 	found := secret.ReadinessOf(why)
-	err := c.write(ctx, func(tx store.Tx) error {
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		now, err := tx.CredentialByName(ctx, catalog.CredentialByName{Name: one.Name})
 		if fault.KindOf(err) == fault.NotFound || err == nil && now.Ref != one.Ref {
 			return nil // it is another one by now
@@ -501,7 +501,7 @@ func (c *Control) RemoveCredential(ctx context.Context, in api.CredentialRef) (a
 			return api.CredentialRemoved{}, err
 		}
 	}
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		if err := tx.DeleteCredential(ctx, catalog.DeleteCredential{Name: in.Name}); err != nil {
 			return err
 		}

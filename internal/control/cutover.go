@@ -21,7 +21,7 @@ func (c *Control) RecordCutover(ctx context.Context, in api.RecordCutover) (api.
 		return api.Cutover{}, err
 	}
 	out := api.Cutover{From: in.From, At: c.cfg.Now(), Operation: api.OperationOf(ctx)}
-	err := c.write(ctx, func(tx store.Tx) error {
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		return c.tell(ctx, tx, event.CutoverApplied, event.Refs{}, "the hub "+in.From+" is retired", struct {
 			From     string   `json:"from"`
 			Evidence []string `json:"evidence"`

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"mcpx/internal/api"
@@ -11,32 +10,6 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/store"
 )
-
-// bell wakes everybody who waits for the log to grow.
-type bell struct {
-	mu   sync.Mutex // guards next
-	next chan struct{}
-}
-
-// wait gives a channel that is closed when the log grows after this call.
-func (b *bell) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next == nil {
-		b.next = make(chan struct{})
-	}
-	return b.next
-}
-
-// ring wakes them.
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next != nil {
-		close(b.next)
-		b.next = nil
-	}
-}
 
 // Events streams the log.
 func (c *Control) Events(ctx context.Context, in api.EventsQuery, emit func(event.Event) error) error {
@@ -53,7 +26,7 @@ func (c *Control) Events(ctx context.Context, in api.EventsQuery, emit func(even
 	}
 	list.After = after
 	for {
-		grown := c.grown.wait()
+		grown := c.cfg.DB.Changed()
 		if list.After, err = c.eventsNow(ctx, list, 0, emit); err != nil {
 			return err
 		}

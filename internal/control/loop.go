@@ -93,12 +93,12 @@ func (c *Control) eligible(ctx context.Context, rows []api.PlanRow, tried map[st
 // stillAuto says whether what the policy allowed when the plan was made is still so: the level of the agent and the
 // certificate of its client are no part of what makes a plan stale. A no of a person counts for more than the policy.
 func (c *Control) stillAuto(ctx context.Context, r store.Reader, p converge.Plan) (bool, error) {
-	earlier, err := every(eachApproval(ctx, r, approval.ListApprovals{About: p.ID}))
+	earlier, err := approval.All(ctx, r, approval.ListApprovals{About: p.ID})
 	if err != nil {
 		return false, err
 	}
 	q := approval.Question{Kind: approval.KindPlan, About: p.ID, Subject: p.Subject()}
-	if _, until := approval.Ask(earlier, q, c.cfg.Now()); until.After(c.cfg.Now()) {
+	if _, denied := approval.Ask(earlier, q, c.cfg.Now()); denied != nil {
 		return false, nil
 	}
 	records, err := r.AgentRecords(ctx)

@@ -162,7 +162,7 @@ func (c *Control) tellMade(ctx context.Context, tx store.Tx, p converge.Plan) er
 
 // revoke ends every approval about a plan that still counts.
 func (c *Control) revoke(ctx context.Context, tx store.Tx, about, why string) error {
-	all, err := every(eachApproval(ctx, tx, approval.ListApprovals{About: about}))
+	all, err := approval.All(ctx, tx, approval.ListApprovals{About: about})
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (c *Control) revoke(ctx context.Context, tx store.Tx, about, why string) er
 // expire ends the approvals whose time is over.
 func (c *Control) expire(ctx context.Context, tx store.Tx) error {
 	for _, state := range []approval.State{approval.Pending, approval.Approved} {
-		all, err := every(eachApproval(ctx, tx, approval.ListApprovals{State: state}))
+		all, err := approval.All(ctx, tx, approval.ListApprovals{State: state})
 		if err != nil {
 			return err
 		}
@@ -199,6 +199,9 @@ func (c *Control) expire(ctx context.Context, tx store.Tx) error {
 				return err
 			}
 			if err := c.tellApproval(ctx, tx, event.ApprovalExpired, a, a.ID+" is over: "+a.Why, nil); err != nil {
+				return err
+			}
+			if err := c.cfg.Holds.Ended(ctx, tx, actorOf(ctx), a); err != nil {
 				return err
 			}
 		}
@@ -218,7 +221,7 @@ func (c *Control) ask(ctx context.Context, tx store.Tx, p *converge.Plan) (bool,
 			return false, err
 		}
 	}
-	earlier, err := every(eachApproval(ctx, tx, approval.ListApprovals{About: p.ID}))
+	earlier, err := approval.All(ctx, tx, approval.ListApprovals{About: p.ID})
 	if err != nil {
 		return false, err
 	}
@@ -227,13 +230,13 @@ func (c *Control) ask(ctx context.Context, tx store.Tx, p *converge.Plan) (bool,
 		reasons = p.Reasons
 	}
 	q := approval.Question{Kind: approval.KindPlan, About: p.ID, Subject: p.Subject(), Display: p.Summary, Reasons: reasons, Principal: actorOf(ctx).Principal}
-	open, until := approval.Ask(earlier, q, c.cfg.Now())
+	open, denied := approval.Ask(earlier, q, c.cfg.Now())
 	switch {
 	case open != nil:
 		changed := p.Approval != open.ID
 		p.Approval = open.ID
 		return changed, nil
-	case until.After(c.cfg.Now()):
+	case denied != nil:
 		return false, nil // a person said no to exactly this
 	}
 	a, err := approval.New(c.cfg.IDs.New(id.Approval), q, c.cfg.Now())
@@ -272,11 +275,7 @@ func (c *Control) tellApproval(ctx context.Context, tx store.Tx, kind event.Kind
 			Why     string         `json:"why,omitempty"`
 		}{a.State, a.Subject, a.Why}
 	}
-	refs := event.Refs{event.RefApproval: a.ID}
-	if a.Kind == approval.KindPlan {
-		refs[event.RefPlan] = a.About
-	}
-	return c.tell(ctx, tx, kind, refs, text, body)
+	return c.tell(ctx, tx, kind, a.Refs(), text, body)
 }
 
 // planBody is what the log keeps of a plan: enough to say later what was offered, and no diff.

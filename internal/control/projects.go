@@ -145,7 +145,7 @@ func (c *Control) AddProject(ctx context.Context, in api.AddProject) (api.Projec
 		return api.ProjectChange{}, err
 	}
 	out := api.ProjectChange{Next: []string{}, Operation: api.OperationOf(ctx)}
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		ground, err := c.ground(ctx, tx, in.Overlap)
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ func (c *Control) RebindProject(ctx context.Context, in api.RebindProject) (api.
 		return api.ProjectChange{}, err
 	}
 	out := api.ProjectChange{State: "rebound", Next: []string{}, Operation: api.OperationOf(ctx)}
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		was, err := registered(ctx, tx, in.Project)
 		if err != nil {
 			return err
@@ -275,7 +275,7 @@ func (c *Control) RemoveProject(ctx context.Context, in api.ProjectRef) (api.Pro
 		return api.ProjectChange{}, err
 	}
 	out := api.ProjectChange{State: "removed", Next: []string{}, Operation: api.OperationOf(ctx)}
-	err := c.write(ctx, func(tx store.Tx) error {
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		p, err := projectNamed(ctx, tx, in.Project)
 		if err != nil {
 			return err
@@ -321,7 +321,7 @@ func (c *Control) lookAtProjects(ctx context.Context) error {
 
 // moved judges the project again inside the change: somebody may have rebound it since it was read.
 func (c *Control) moved(ctx context.Context, projectID string, found session.Found) error {
-	return c.write(ctx, func(tx store.Tx) error {
+	return c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		stored, err := tx.ProjectByID(ctx, session.ByID{ID: projectID})
 		if err != nil {
 			return err
@@ -367,7 +367,7 @@ func (c *Control) grant(ctx context.Context, g granting) (api.Granted, error) {
 		return api.Granted{}, err
 	}
 	var out api.Granted
-	err := c.write(ctx, func(tx store.Tx) error {
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		about, refs, where, err := g.about(tx)
 		if err != nil {
 			return err

@@ -355,7 +355,7 @@ func (c *Control) LinkEntry(ctx context.Context, in api.LinkEntry) (api.Linked, 
 		return api.Linked{}, err
 	}
 	out := api.Linked{Operation: api.OperationOf(ctx)}
-	err := c.write(ctx, func(tx store.Tx) error {
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		s, err := c.find(ctx, tx, in.Server)
 		if err != nil {
 			return err

@@ -62,7 +62,7 @@ func (c *Control) propose(ctx context.Context, w converge.World, p converge.Prop
 		return api.PlanView{}, done
 	}
 	var view api.PlanView
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		view, err = c.offer(ctx, tx, plan)
 		return err
 	})

@@ -101,7 +101,7 @@ func (c *Control) HandOver(ctx context.Context, in api.HandOver) (api.HandedOver
 		return api.HandedOver{}, err
 	}
 	var h session.Handoff
-	err := c.write(ctx, func(tx store.Tx) error {
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		s, err := tx.RemoteSessionByID(ctx, session.ByID{ID: in.Session})
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func (c *Control) CloseSession(ctx context.Context, in api.RemoteSessionRef) (ap
 		return api.RemoteSessionChange{}, err
 	}
 	out := api.RemoteSessionChange{State: "closed", Operation: api.OperationOf(ctx)}
-	err := c.write(ctx, func(tx store.Tx) error {
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		s, err := tx.RemoteSessionByID(ctx, session.ByID{ID: in.Session})
 		if err != nil {
 			return err
@@ -147,6 +147,9 @@ func (c *Control) CloseSession(ctx context.Context, in api.RemoteSessionRef) (ap
 		out.Text = closed.ID + " is closed; what is stored of it stays readable"
 		if changed {
 			if err := tx.PutRemoteSession(ctx, session.PutSession{Session: closed}); err != nil {
+				return err
+			}
+			if err := c.cfg.Holds.Withdraw(ctx, tx, actorOf(ctx), closed.ID); err != nil {
 				return err
 			}
 			err = c.tell(ctx, tx, event.SessionClosed, sessionRefs(closed), out.Text, nil)

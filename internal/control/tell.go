@@ -18,7 +18,7 @@ func (c *Control) tell(ctx context.Context, tx store.Tx, kind event.Kind, refs e
 			d.Refs[name] = value
 		}
 	}
-	if operation := api.OperationOf(ctx); operation != "" {
+	if operation := api.OperationOf(ctx); operation != "" && d.Refs[event.RefOperation] == "" {
 		d.Refs[event.RefOperation] = operation
 	}
 	if body != nil {
@@ -29,15 +29,6 @@ func (c *Control) tell(ctx context.Context, tx store.Tx, kind event.Kind, refs e
 		d.Body = raw
 	}
 	_, err := tx.AppendEvent(ctx, d)
-	return err
-}
-
-// write is one change of state. Whoever follows the log is woken.
-func (c *Control) write(ctx context.Context, fn func(tx store.Tx) error) error {
-	err := c.cfg.DB.Change(ctx, fn)
-	if err == nil {
-		c.grown.ring()
-	}
 	return err
 }
 

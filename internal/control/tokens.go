@@ -179,7 +179,7 @@ func (c *Control) denied(ctx context.Context, kind event.Kind, refs event.Refs, 
 	}
 	// The refusal stands whether it can be told or not, and whoever was refused may be gone.
 	ctx = context.WithoutCancel(ctx)
-	_ = c.write(ctx, func(tx store.Tx) error {
+	_ = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		return c.tell(ctx, tx, kind, refs, text, struct {
 			refusal
 			Count int `json:"count"` // since the last event of this code
@@ -344,7 +344,7 @@ func (c *Control) exchangeLocked(ctx context.Context, agent string, v auth.Value
 	if err := c.cfg.TokenFiles.Stage(agent, v); err != nil {
 		return err
 	}
-	if err := c.write(ctx, fn); err != nil {
+	if err := c.cfg.DB.Change(ctx, fn); err != nil {
 		_ = c.cfg.TokenFiles.Unstage(agent) // the next start of the daemon removes it otherwise
 		return err
 	}
@@ -412,7 +412,7 @@ func (c *Control) RevokeToken(ctx context.Context, in api.TokenRef) (api.TokenCh
 		out.Already, out.File, out.Variable, out.Next, out.Operation = true, "", "", []string{}, api.OperationOf(ctx)
 		return out, nil
 	}
-	err = c.write(ctx, func(tx store.Tx) error {
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		if err := tx.PutToken(ctx, auth.PutToken{Token: t}); err != nil {
 			return err
 		}

@@ -184,7 +184,7 @@ func (c *Control) takePins(ctx context.Context, server, name string) error {
 
 // noteHeld writes down which tools of a server are not as they were agreed to.
 func (c *Control) noteHeld(ctx context.Context, server, name string, held []catalog.Held) error {
-	return c.write(ctx, func(tx store.Tx) error {
+	return c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		pins, err := pinsOf(ctx, tx, server)
 		if err != nil || pins.Server == "" || pins.Wanted || slices.Equal(pins.Held, held) {
 			return err

@@ -230,12 +230,15 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	if err != nil {
 		return err
 	}
+	if err := d.newWorker(seal); err != nil {
+		return err
+	}
 	certificates := newCertificates(d)
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
-		Directories: directories{d}, HandoffKey: workKey(seal),
+		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})
@@ -252,9 +255,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		return err
 	}
 	crash.Point("daemon.applies-recovered")
-	if err := d.newWorker(ctx); err != nil {
-		return err
-	}
+	d.recoverOperations(ctx)
 	crash.Point("daemon.operations-recovered")
 	if err := d.gateway.Restore(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelError, "not everything of an earlier daemon goes on", slog.Any(key.Cause, err))

@@ -22,25 +22,22 @@ func workKey(key []byte) []byte {
 	return own.Sum(nil)
 }
 
-// newWorker makes what carries out the tools of /mcp, and carries to its end what an earlier daemon has begun. What cannot
-// be decided now waits, and keeps nobody else from starting.
-func (d *Daemon) newWorker(ctx context.Context) error {
-	seal, err := stateKey(d.cfg.Paths)
-	if err != nil {
-		return err
-	}
+// newWorker makes what carries out the tools of /mcp.
+func (d *Daemon) newWorker(seal []byte) (err error) {
 	d.rules = &projectRules{user: func() policy.Policy { return d.policiesNow().Work }, log: d.log}
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
 		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values, Rules: d.rules.of,
 	})
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// recoverOperations carries to its end what an earlier daemon has begun. What cannot be decided now waits, and keeps
+// nobody else from starting.
+func (d *Daemon) recoverOperations(ctx context.Context) {
 	if err := d.worker.Recover(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelError, "not every operation of an earlier daemon is decided", slog.Any(key.Cause, err))
 	}
-	return nil
 }
 
 // runtime is what serves /mcp.

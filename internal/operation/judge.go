@@ -99,12 +99,9 @@ const (
 	Abandon Verdict = "abandon"
 )
 
-// Resolve ends an operation whose outcome nobody knew, or gives up one that waits for a person.
+// Resolve ends an operation whose outcome nobody knew.
 func Resolve(o Operation, v Verdict, now time.Time) (Operation, error) {
-	held := o.State == Claimed && o.Hold == HoldApproval
 	switch {
-	case held && v == Abandon:
-		o.State, o.Code, o.Hold = Failed, "APPROVAL_REVOKED", ""
 	case o.State != Unknown:
 		return o, Refuse("WORKSPACE_STATE", "the operation %s is %s: there is nothing to resolve", o.ID, o.State).Retrying(fault.Never)
 	case v == Done:

@@ -157,7 +157,6 @@ func TestResolve(t *testing.T) {
 		"done":                    {Unknown, "", Done, Succeeded, ""},
 		"not done":                {Unknown, "", NotDone, Failed, ""},
 		"given up":                {Unknown, "", Abandon, Failed, ""},
-		"waiting, given up":       {Claimed, HoldApproval, Abandon, Failed, ""},
 		"waiting, called done":    {Claimed, HoldApproval, Done, "", "WORKSPACE_STATE"},
 		"ended":                   {Succeeded, "", NotDone, "", "WORKSPACE_STATE"},
 		"under way":               {Dispatched, "", Done, "", "WORKSPACE_STATE"},

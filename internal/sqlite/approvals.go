@@ -38,7 +38,7 @@ func (t *tx) ApprovalByID(ctx context.Context, p approval.ByID) (approval.Approv
 // PutApproval writes an approval whole, unless the stored one is final.
 func (t *tx) PutApproval(ctx context.Context, p approval.PutApproval) error {
 	a := p.Approval
-	a.Requested, a.Expires = store.CutTime(a.Requested), store.CutTime(a.Expires)
+	a.Requested, a.Expires, a.Used = store.CutTime(a.Requested), store.CutTime(a.Expires), store.CutTime(a.Used)
 	if a.Decision != nil {
 		d := *a.Decision
 		d.At = store.CutTime(d.At)

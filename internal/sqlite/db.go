@@ -47,6 +47,7 @@ type Config struct {
 
 // DB is a store.DB on one SQLite file: one connection that writes, a few that can only read.
 type DB struct {
+	store.Bell
 	path    string
 	writer  *sql.DB
 	readers *sql.DB
@@ -164,7 +165,11 @@ func (db *DB) View(ctx context.Context, fn func(store.Reader) error) error {
 
 // Change runs fn as the only writer.
 func (db *DB) Change(ctx context.Context, fn func(store.Tx) error) error {
-	return db.run(ctx, db.writer, nil, func(t *tx) error { return fn(t) })
+	err := db.run(ctx, db.writer, nil, func(t *tx) error { return fn(t) })
+	if err == nil {
+		db.Ring()
+	}
+	return err
 }
 
 // run waits for a connection as long as ctx allows. From then on nothing is interrupted: a cancelled statement rolls

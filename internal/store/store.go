@@ -24,6 +24,8 @@ type DB interface {
 	// Change runs fn as the only writer and commits what it did, durably, before it returns nil. An error or a panic
 	// of fn undoes everything. ctx bounds the wait for the turn; once fn runs it is not interrupted.
 	Change(ctx context.Context, fn func(Tx) error) error
+	// Changed is closed at the next Change that commits. Whoever takes it before reading misses nothing.
+	Changed() <-chan struct{}
 	// Close waits for running transactions and frees the database.
 	Close() error
 }

@@ -73,12 +73,8 @@ func (s *Service) fitted(ctx context.Context, tx store.Tx, t *turn, a operation.
 	if len(a.Data) <= inlineLimit-envelope {
 		return a, nil
 	}
-	sum := digest(a.Data)
-	kept := operation.Kept{
-		Ref: "r_" + sum[:24], Principal: t.Principal, Media: "application/json", SHA256: sum,
-		Made: s.cfg.Now(), Bytes: a.Data,
-	}
-	if err := tx.KeepResult(ctx, operation.KeepResult{Result: kept}); err != nil {
+	kept, err := s.keep(ctx, tx, t, "application/json", a.Data)
+	if err != nil {
 		return a, err
 	}
 	a.Spilled = &operation.Spilled{
@@ -89,6 +85,13 @@ func (s *Service) fitted(ctx context.Context, tx store.Tx, t *turn, a operation.
 		a.Next = append(a.Next, operation.Next{Tool: "read_result", Args: map[string]any{"ref": kept.Ref}, Why: "the whole of it"})
 	}
 	return a, nil
+}
+
+// keep stores bytes so that a reference leads to them.
+func (s *Service) keep(ctx context.Context, tx store.Tx, t *turn, media string, data []byte) (operation.Kept, error) {
+	sum := digest(data)
+	kept := operation.Kept{Ref: "r_" + sum[:24], Principal: t.Principal, Media: media, SHA256: sum, Made: s.cfg.Now(), Bytes: data}
+	return kept, tx.KeepResult(ctx, operation.KeepResult{Result: kept})
 }
 
 // digest is the SHA-256 of bytes in hex.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpx/internal/approval"
 	"mcpx/internal/fault"
 	"mcpx/internal/key"
 	"mcpx/internal/operation"
@@ -112,6 +113,8 @@ type edit struct {
 	id      string
 	intents []tree.Intent
 	answer  edited
+	diff    strings.Builder
+	reasons []string // why a person has to be asked; none: nobody has to
 	batch   tree.Batch
 }
 
@@ -133,10 +136,9 @@ func (s *Service) planEdit(ctx context.Context, t *turn, act session.Act) (*edit
 		return nil, problem(err)
 	}
 	e := &edit{s: s, at: x, id: batchID(t.op), answer: edited{Files: []editedFile{}}}
-	var diff strings.Builder
 	seen, total := map[string]int{}, 0
 	for i, one := range in.Edits {
-		size, err := e.plan(ctx, one, seen, &diff)
+		size, err := e.plan(ctx, one, seen)
 		if total += size; err == nil && total > maxEditBytes {
 			err = operation.Refuse(operation.LimitExceeded, "a batch makes at most 32 MB").With("limit", maxEditBytes)
 		}
@@ -153,7 +155,7 @@ func (s *Service) planEdit(ctx context.Context, t *turn, act session.Act) (*edit
 		seen[one.Path] = i
 	}
 	if in.Diff == "full" {
-		e.answer.Diff = s.cfg.Redact(diff.String())
+		e.answer.Diff = s.cfg.Redact(e.diff.String())
 	}
 	return e, nil
 }
@@ -167,22 +169,22 @@ func readAgain(session, path string) map[string]any {
 }
 
 // plan computes one edit; the size is what it will write.
-func (e *edit) plan(ctx context.Context, in FileEdit, seen map[string]int, diff *strings.Builder) (size int, err error) {
+func (e *edit) plan(ctx context.Context, in FileEdit, seen map[string]int) (size int, err error) {
 	if first, twice := seen[in.Path]; twice {
 		return 0, operation.Refuse("DUPLICATE_PATH", "%s is edited twice in this batch", in.Path).With("first", first)
 	}
 	switch in.Op {
 	case "create":
-		return e.create(ctx, in, diff)
+		return e.create(ctx, in)
 	case "", "update", "rename":
-		return e.change(ctx, in, diff)
+		return e.change(ctx, in)
 	case "delete", "remove":
 		return 0, operation.Refuse("REMOVE_NOT_HERE", "edit_files removes nothing").Retrying(fault.Never)
 	}
 	return 0, operation.Refuse(operation.ArgumentInvalid, "%.32q is no op; create, update and rename are", in.Op)
 }
 
-func (e *edit) create(ctx context.Context, in FileEdit, diff *strings.Builder) (int, error) {
+func (e *edit) create(ctx context.Context, in FileEdit) (int, error) {
 	p, err := e.place(ctx, in.Path)
 	if err != nil {
 		return 0, err
@@ -205,11 +207,11 @@ func (e *edit) create(ctx context.Context, in FileEdit, diff *strings.Builder) (
 	after := text.Parse(data)
 	e.intents = append(e.intents, tree.Intent{Kind: tree.Add, Path: in.Path, Data: data})
 	e.answer.Files = append(e.answer.Files, editedFile{Path: p.Path, Op: "create", After: digest(data), Added: after.Lines, EOL: &after.EOL})
-	diff.WriteString(text.Diff("", p.Path, text.Parse(nil), after))
+	e.diff.WriteString(text.Diff("", p.Path, text.Parse(nil), after))
 	return len(data), nil
 }
 
-func (e *edit) change(ctx context.Context, in FileEdit, diff *strings.Builder) (int, error) {
+func (e *edit) change(ctx context.Context, in FileEdit) (int, error) {
 	p, err := e.place(ctx, in.Path)
 	if err != nil {
 		return 0, err
@@ -259,7 +261,7 @@ func (e *edit) change(ctx context.Context, in FileEdit, diff *strings.Builder) (
 	file.After, file.Added, file.Removed, file.Joined, file.Unchanged = digest(result.After.Raw()), result.Added, result.Removed, result.Joined, result.Unchanged
 	file.EOL = &result.After.EOL
 	e.answer.Files = append(e.answer.Files, file)
-	diff.WriteString(text.Diff(p.Path, p.Path, before, result.After))
+	e.diff.WriteString(text.Diff(p.Path, p.Path, before, result.After))
 	if result.Unchanged && intent.Kind == tree.Replace {
 		return 0, nil
 	}
@@ -275,13 +277,38 @@ func (e *edit) place(ctx context.Context, path string) (*tree.Place, error) {
 		return nil, err
 	}
 	if v := e.s.verdict(ctx, e.at, p.Seen, policy.AccessWrite); v.Decision == policy.Confirm {
-		_ = p.Close() // nothing was read from it
-		return nil, operation.Refuse("APPROVAL_UNAVAILABLE", "%s, and a person cannot be asked about files yet", v.Reason).Retrying(fault.Never).With("rule", v.Rule)
+		e.reasons = append(e.reasons, p.Path+": "+v.Reason)
 	}
 	if err := p.Alias(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// question asks a person about the whole batch when one of its files makes other programs act.
+func (e *edit) question() *Question {
+	if len(e.reasons) == 0 {
+		return nil
+	}
+	frozen, err := json.Marshal(struct {
+		Project string       `json:"project"`
+		Root    string       `json:"root"`
+		Files   []editedFile `json:"files"`
+	}{e.at.Project.ID, e.at.root.Path(), e.answer.Files})
+	if err != nil {
+		panic("work: a record of texts cannot be written: " + err.Error())
+	}
+	var shown strings.Builder
+	for _, f := range e.answer.Files {
+		shown.WriteString(f.Op + " " + f.Path)
+		if f.To != "" {
+			shown.WriteString(" to " + f.To)
+		}
+		shown.WriteString("\n")
+	}
+	return &Question{
+		Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx files 1\n"), frozen...)), Display: shown.String() + e.diff.String(), Reasons: e.reasons,
+	}
 }
 
 // edit is the change of the text; empty: none is asked for.

@@ -33,7 +33,7 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 	}
 	t.sum = sum
 	name := operation.Name{Namespace: t.Principal, ID: given}
-	until := time.NewTimer(t.patience())
+	until := time.NewTimer(t.patience(defaultWait))
 	defer until.Stop()
 	for {
 		leave, busy := s.enter(name)
@@ -44,7 +44,11 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 			done := make(chan operation.Answer, 1)
 			go func() {
 				defer leave()
-				done <- s.carry(ctx, t, name)
+				a := s.carry(ctx, t, name)
+				for a.Waiting != nil && s.decided(ctx, a.Waiting.Approval, t.patience(0)) {
+					a = s.carry(ctx, t, name)
+				}
+				done <- a
 			}()
 			select {
 			case a := <-done:
@@ -78,11 +82,18 @@ func (s *Service) underWay(ctx context.Context, t *turn, name operation.Name) op
 	} else if step == operation.Replay {
 		return s.replay(*row)
 	}
-	return waiting(*row)
+	return s.waiting(ctx, t, *row)
 }
 
 // waiting is the answer about an operation that has not ended.
-func waiting(row operation.Operation) operation.Answer {
+func (s *Service) waiting(ctx context.Context, t *turn, row operation.Operation) operation.Answer {
+	if row.Hold != "" {
+		asked, err := s.approval(context.WithoutCancel(ctx), row.Approval)
+		if err != nil {
+			return s.answer(ctx, t, nil, err)
+		}
+		return held(row, asked, t.Args)
+	}
 	a := refusal(operation.InProgress(row.ID, row.Claimed))
 	a.Operation = row.Standing(false)
 	return a
@@ -109,7 +120,7 @@ func (s *Service) carry(ctx context.Context, t *turn, name operation.Name) (a op
 	case operation.Replay:
 		return s.replay(*row)
 	case operation.WaitThen: // begun by an earlier daemon, and its recovery has not decided yet
-		return waiting(*row)
+		return s.waiting(ctx, t, *row)
 	case operation.Resume:
 		t.op = *row
 		t.op.Attempts++
@@ -142,8 +153,11 @@ func (s *Service) replay(row operation.Operation) operation.Answer {
 
 // giveUp answers a refusal from before the dispatch: a claim that this attempt would have gone on with is free again.
 func (s *Service) giveUp(ctx context.Context, t *turn, row *operation.Operation, why error) operation.Answer {
-	if row != nil && row.Hold == "" {
+	if row != nil {
 		ctx = context.WithoutCancel(ctx)
+		if row.Hold != "" {
+			return s.unhold(ctx, t, *row, why)
+		}
 		if err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
 			return tx.ReleaseOperation(ctx, operation.ByName{Name: row.Name})
 		}); err != nil {
@@ -183,6 +197,15 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 		return s.giveUp(ctx, t, row, err)
 	}
 	defer e.close()
+	if asks, ok := e.(asking); ok {
+		if q := asks.question(); q != nil {
+			if stands, err := s.hold(ctx, t, row, *q); err != nil {
+				return s.giveUp(ctx, t, row, err)
+			} else if stands != nil {
+				return *stands
+			}
+		}
+	}
 	t.op.State = operation.Claimed
 	if err := s.put(ctx, t, event.OperationClaimed, "claimed"); err != nil {
 		return s.giveUp(ctx, t, row, unwritten(err))
@@ -202,11 +225,17 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	crash.Point("op.stage.after")
 	ctx = context.WithoutCancel(ctx)
 	crash.Point("op.dispatch.before")
-	t.op.State, t.op.Begun = operation.Dispatched, s.cfg.Now()
-	if err := s.put(ctx, t, event.OperationDispatched, "begun"); err != nil {
+	claimed := t.op
+	t.op.State, t.op.Hold, t.op.Begun = operation.Dispatched, "", s.cfg.Now()
+	err = s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		if err := s.consume(ctx, tx, t); err != nil {
+			return err
+		}
+		return s.write(ctx, tx, t, event.OperationDispatched, "begun")
+	})
+	if err != nil {
 		e.drop()
-		t.op.State = operation.Claimed
-		return s.giveUp(ctx, t, &t.op, unwritten(err))
+		return s.giveUp(ctx, t, &claimed, unwritten(err))
 	}
 	crash.Point("op.dispatch.after")
 	data, err := e.run(ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mcpx/internal/approval"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 	"mcpx/internal/store"
@@ -43,6 +44,9 @@ func operationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 		}
 	}
 	row, err := s.find(ctx, name)
+	if err == nil && row != nil && row.Hold != "" && s.decided(ctx, row.Approval, t.patience(0)) {
+		row, err = s.find(ctx, name) // a no has ended it
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -52,12 +56,20 @@ func operationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 		}
 		return nil, operation.Refuse(operation.OperationUnknown, "there is no operation %.128q: its call was never accepted, so it may be made", in.OperationID)
 	}
-	standing := *row.Standing(false)
 	out := struct {
 		Operation operation.Standing `json:"operation"`
 		Tool      string             `json:"tool"`
+		Approval  *approvalShown     `json:"approval,omitempty"`
 		Result    json.RawMessage    `json:"result,omitempty"`
-	}{standing, row.Tool, row.Result}
+	}{Operation: *row.Standing(false), Tool: row.Tool, Result: row.Result}
+	if row.Hold != "" {
+		a, err := s.approval(ctx, row.Approval)
+		if err != nil {
+			return nil, err
+		}
+		out.Approval = s.shownApproval(a)
+		return outcome{data: out, next: held(*row, a, row.Args).Next[1:]}, nil
+	}
 	if row.State == operation.Unknown {
 		return outcome{data: out, bad: true, next: operation.Unclear(*row).Next}, nil
 	}
@@ -84,6 +96,9 @@ func resolveOperation(ctx context.Context, s *Service, tx store.Tx, t *turn) (an
 	if err != nil {
 		return nil, err
 	}
+	if o.Hold != "" && operation.Verdict(in.Verdict) == operation.Abandon {
+		return s.abandon(ctx, tx, t, o)
+	}
 	if o, err = operation.Resolve(o, operation.Verdict(in.Verdict), s.cfg.Now()); err != nil {
 		return nil, err
 	}
@@ -95,9 +110,30 @@ func resolveOperation(ctx context.Context, s *Service, tx store.Tx, t *turn) (an
 	if err := tx.PutOperation(ctx, operation.PutOperation{Operation: o}); err != nil {
 		return nil, err
 	}
-	return struct {
-		Target operation.Standing `json:"target"`
-	}{*o.Standing(false)}, nil
+	return resolved{*o.Standing(false)}, nil
+}
+
+// abandon gives up an operation that waits for a person.
+func (s *Service) abandon(ctx context.Context, tx store.Tx, t *turn, o operation.Operation) (any, error) {
+	a, err := s.overOrNot(ctx, tx, t.actor(), o.Approval)
+	if err != nil {
+		return nil, err
+	}
+	if !a.State.Final() {
+		if a, err = approval.Revoke(a, approval.WhyAbandoned); err != nil {
+			return nil, err
+		}
+		if err := s.tellRevoked(ctx, tx, t.actor(), a); err != nil {
+			return nil, err
+		}
+	}
+	end, err := s.letGo(ctx, tx, t.actor(), o, ended(a))
+	return resolved{*end.Operation}, err
+}
+
+// resolved is the answer of resolve_operation.
+type resolved struct {
+	Target operation.Standing `json:"target"`
 }
 
 // ReadResult are the arguments of read_result.

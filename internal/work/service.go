@@ -95,6 +95,8 @@ type turn struct {
 	args map[string]json.RawMessage
 	sum  operation.Print
 	op   operation.Operation // of a call with an effect
+	// subject is what a person said yes to, for the dispatch; "" nobody had to be asked.
+	subject string
 }
 
 // actor is who the events of the turn tell of.
@@ -119,9 +121,9 @@ func (t *turn) text(name string) (out string) {
 	return out
 }
 
-// patience is how long the caller waits for an end.
-func (t *turn) patience() time.Duration {
-	ms := defaultWait
+// patience is how long the caller waits; usual is in milliseconds, for a call that does not say.
+func (t *turn) patience(usual int) time.Duration {
+	ms := usual
 	if raw, ok := t.args["wait_ms"]; ok {
 		_ = json.Unmarshal(raw, &ms) // as in text
 	}

@@ -88,6 +88,9 @@ func sessionChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, 
 		if err := tx.PutRemoteSession(ctx, session.PutSession{Session: closed}); err != nil {
 			return nil, err
 		}
+		if err := s.Withdraw(ctx, tx, t.actor(), closed.ID); err != nil {
+			return nil, err
+		}
 		if err := s.tell(ctx, tx, t, event.SessionClosed, "the session was closed"); err != nil {
 			return nil, err
 		}

@@ -128,6 +128,14 @@ type probe struct {
 	ran    *atomic.Int64
 	closed atomic.Int64
 	held   chan struct{}
+	asks   func() *Question // nil: nobody is asked
+}
+
+func (p *probe) question() *Question {
+	if p.asks == nil {
+		return nil
+	}
+	return p.asks()
 }
 
 func (p *probe) stage(context.Context) (any, error) {

@@ -77,6 +77,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 		"serial-events":   serialEvents,
 		"one-commit":      oneCommit,
 		"cancelled":       cancelled,
+		"announced":       announced,
 	}
 	for _, group := range []map[string]func(*testing.T, Pair){methods, cases} {
 		for name, run := range group {
@@ -468,6 +469,26 @@ func serialChanges(t *testing.T, p Pair) {
 	}
 	wg.Wait()
 	same(t, "epoch", 4*each, read(t, p.Read, func(r store.Reader) (store.Epoch, error) { return r.Epoch(t.Context()) }))
+}
+
+// announced: a Change that commits is told to whoever waits, and one that is undone is not.
+func announced(t *testing.T, p Pair) {
+	told := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	c := p.Write.Changed()
+	if err := p.Write.Change(t.Context(), func(store.Tx) error { return errors.New("no") }); err == nil || told(c) {
+		t.Errorf("a change that was undone: %v, told", err)
+	}
+	change(t, p.Write, func(tx store.Tx) error { _, err := tx.RaiseEpoch(t.Context()); return err })
+	if !told(c) || told(p.Write.Changed()) {
+		t.Error("a commit is told once, to those who waited for it")
+	}
 }
 
 // cancelled: a caller that has left gets no turn, and one that leaves in the middle does not tear a Change.

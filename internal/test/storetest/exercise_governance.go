@@ -19,13 +19,14 @@ var odd = time.Date(2026, 11, 29, 12, 30, 1, 123456789, time.FixedZone("east", 3
 func question(id, about string, state approval.State) approval.Approval {
 	return approval.Approval{
 		ID: id, Kind: approval.KindPlan, About: about, Subject: "5f", Display: "a\n<b> \u2028", Reasons: []string{"r1", "r2"}, Principal: "owner",
-		Requested: odd, Expires: odd.Add(time.Hour), State: state, Why: "w", Consumer: "rcp_1",
+		Requested: odd, Expires: odd.Add(time.Hour), State: state, Why: "w", Consumer: "rcp_1", Used: odd,
+		Full: "r_1", Claim: "c", Project: "proj_1", Session: "rs_1", Operation: "op-1",
 		Decision: &approval.Decision{Principal: "owner", Channel: "cli", Terminal: "/dev/pts/1", At: odd, Note: "n", Digest: "5f"},
 	}
 }
 
 func storedQuestion(a approval.Approval) approval.Approval {
-	a.Requested, a.Expires = store.CutTime(a.Requested), store.CutTime(a.Expires)
+	a.Requested, a.Expires, a.Used = store.CutTime(a.Requested), store.CutTime(a.Expires), store.CutTime(a.Used)
 	d := *a.Decision
 	d.At = store.CutTime(d.At)
 	a.Decision = &d

@@ -21,6 +21,7 @@ import (
 // Model is a store.DB in memory, as simple as the ports allow. It is the oracle for real stores and the fake for tests
 // of the layers above.
 type Model struct {
+	store.Bell
 	mu    sync.RWMutex // guards state; writers hold it for the whole Change
 	state state
 }
@@ -69,6 +70,7 @@ func (m *Model) Change(ctx context.Context, fn func(store.Tx) error) error {
 		return err
 	}
 	m.state = next
+	m.Ring()
 	return nil
 }
 

@@ -163,7 +163,7 @@ func (g *governance) PutApproval(_ context.Context, p approval.PutApproval) erro
 	if old, ok := g.approvals[a.ID]; ok && old.State.Final() {
 		return approval.Final(a.ID)
 	}
-	a.Requested, a.Expires = store.CutTime(a.Requested), store.CutTime(a.Expires)
+	a.Requested, a.Expires, a.Used = store.CutTime(a.Requested), store.CutTime(a.Expires), store.CutTime(a.Used)
 	if a.Decision != nil {
 		a.Decision.At = store.CutTime(a.Decision.At)
 	}
