@@ -78,7 +78,7 @@ func run(ctx context.Context, dir string, environ, argv []string) (output, error
 	<-settled
 	out := output{text: colours().ReplaceAllString(text.String(), ""), stdout: answer.String(), code: child.Status().Code}
 	if ctx.Err() != nil {
-		return out, fault.New(fault.Unavailable, "certify-timeout").Saying("%s did not end within %s: %s", argv[0], agentWithin, tail(out.text)).Because(context.Cause(ctx))
+		return out, fault.New(fault.Unavailable, "certify-timeout").Saying("%s did not end in time: %s", argv[0], tail(out.text)).Because(context.Cause(ctx))
 	}
 	return out, nil
 }
