@@ -49,8 +49,8 @@ type Config struct {
 type DB struct {
 	store.Bell
 	path    string
-	writer  *sql.DB
-	readers *sql.DB
+	writer  *lanes
+	readers *lanes
 }
 
 var _ store.DB = (*DB)(nil)
@@ -90,19 +90,20 @@ func (db *DB) connect(ctx context.Context, c Config, steps []migration) error {
 	if err := checkForeign(ctx, c.Path); err != nil {
 		return err
 	}
-	var err error
-	if db.writer, err = pool(c.Path, false); err != nil {
+	writer, err := pool(c.Path, false)
+	if err != nil {
 		return err
 	}
-	db.writer.SetMaxOpenConns(1)
-	if err := migrate(ctx, db.writer, c, steps); err != nil {
+	db.writer = newLanes(writer, "BEGIN IMMEDIATE", 1)
+	if err := migrate(ctx, writer, c, steps); err != nil {
 		return err
 	}
-	if db.readers, err = pool(c.Path, true); err != nil {
+	readers, err := pool(c.Path, true)
+	if err != nil {
 		return err
 	}
-	db.readers.SetMaxOpenConns(maxReaders)
-	return db.readers.PingContext(ctx)
+	db.readers = newLanes(readers, "BEGIN", maxReaders)
+	return readers.PingContext(ctx)
 }
 
 // pool opens connections with the pragmas in the order that matters: the timeout first, since the switch to WAL can
@@ -160,12 +161,12 @@ func createPrivate(path string) error {
 
 // View runs fn on one snapshot.
 func (db *DB) View(ctx context.Context, fn func(store.Reader) error) error {
-	return db.run(ctx, db.readers, &sql.TxOptions{ReadOnly: true}, func(t *tx) error { return fn(t) })
+	return db.run(ctx, db.readers, func(t *tx) error { return fn(t) })
 }
 
 // Change runs fn as the only writer.
 func (db *DB) Change(ctx context.Context, fn func(store.Tx) error) error {
-	err := db.run(ctx, db.writer, nil, func(t *tx) error { return fn(t) })
+	err := db.run(ctx, db.writer, func(t *tx) error { return fn(t) })
 	if err == nil {
 		db.Ring()
 	}
@@ -174,41 +175,41 @@ func (db *DB) Change(ctx context.Context, fn func(store.Tx) error) error {
 
 // run waits for a connection as long as ctx allows. From then on nothing is interrupted: a cancelled statement rolls
 // the transaction back behind fn and can poison the connection (TestExercise, case cancelled).
-func (db *DB) run(ctx context.Context, pool *sql.DB, o *sql.TxOptions, fn func(*tx) error) error {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return fault.New(fault.Canceled, "store-wait").Saying("the wait for the database ended").Because(context.Cause(ctx))
-		}
-		return describe(err, db.path)
-	}
-	defer func() { _ = conn.Close() }() // gives the connection back; the transaction has ended
-	t, err := conn.BeginTx(context.WithoutCancel(ctx), o)
+func (db *DB) run(ctx context.Context, p *lanes, fn func(*tx) error) (err error) {
+	l, err := p.take(ctx)
 	if err != nil {
 		return describe(err, db.path)
 	}
-	// After a commit this is a no-op; after an error or a panic of fn it undoes everything.
-	defer func() { _ = t.Rollback() }()
-	if err := fn(&tx{sql: t, path: db.path}); err != nil {
+	if err := l.exec(p.begin); err != nil {
+		p.give(l, false)
+		return describe(err, db.path)
+	}
+	done := false
+	defer func() { // after an error or a panic of fn this undoes everything
+		p.give(l, done || l.exec("ROLLBACK") == nil)
+	}()
+	if err := fn(&tx{lane: l, path: db.path}); err != nil {
 		return err
 	}
-	if o != nil && o.ReadOnly {
-		return nil
+	if p == db.writer {
+		crash.Point("sqlite.before-commit")
 	}
-	crash.Point("sqlite.before-commit")
-	if err := t.Commit(); err != nil {
+	if err := l.exec("COMMIT"); err != nil {
 		return describe(err, db.path)
 	}
-	crash.Point("sqlite.after-commit")
+	done = true
+	if p == db.writer {
+		crash.Point("sqlite.after-commit")
+	}
 	return nil
 }
 
 // Close ends all connections; the last one moves the WAL into the file.
 func (db *DB) Close() error {
 	var errs []error
-	for _, p := range []*sql.DB{db.readers, db.writer} {
+	for _, p := range []*lanes{db.readers, db.writer} {
 		if p != nil {
-			errs = append(errs, p.Close())
+			errs = append(errs, p.close())
 		}
 	}
 	return errors.Join(errs...)
@@ -216,12 +217,12 @@ func (db *DB) Close() error {
 
 // Check reads the whole file and looks for damage and for rows that point nowhere.
 func (db *DB) Check(ctx context.Context) error {
-	verdicts, err := texts(ctx, db.readers, "PRAGMA integrity_check(20)")
+	verdicts, err := texts(ctx, db.readers.pool, "PRAGMA integrity_check(20)")
 	if err != nil {
 		return describe(err, db.path)
 	}
 	if len(verdicts) != 1 || verdicts[0] != "ok" {
 		return corrupt(db.path).Because(errors.New(strings.Join(verdicts, "; ")))
 	}
-	return orphans(ctx, db.readers, db.path)
+	return orphans(ctx, db.readers.pool, db.path)
 }

@@ -117,7 +117,7 @@ func parameters(query string) int {
 }
 
 func explain(t *testing.T, db *DB, query string, args []any) (plan []string, err error) {
-	rows, err := db.writer.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	rows, err := db.writer.pool.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -139,15 +139,15 @@ func TestPragmas(t *testing.T) {
 		pool         *sql.DB
 		pragma, want string
 	}{
-		{db.writer, "journal_mode", "wal"},
-		{db.writer, "synchronous", "2"}, // FULL
-		{db.writer, "foreign_keys", "1"},
-		{db.writer, "busy_timeout", "5000"},
-		{db.writer, "journal_size_limit", fmt.Sprint(journalLimit)},
-		{db.writer, "application_id", fmt.Sprint(applicationID)},
-		{db.writer, "query_only", "0"},
-		{db.readers, "query_only", "1"},
-		{db.readers, "foreign_keys", "1"},
+		{db.writer.pool, "journal_mode", "wal"},
+		{db.writer.pool, "synchronous", "2"}, // FULL
+		{db.writer.pool, "foreign_keys", "1"},
+		{db.writer.pool, "busy_timeout", "5000"},
+		{db.writer.pool, "journal_size_limit", fmt.Sprint(journalLimit)},
+		{db.writer.pool, "application_id", fmt.Sprint(applicationID)},
+		{db.writer.pool, "query_only", "0"},
+		{db.readers.pool, "query_only", "1"},
+		{db.readers.pool, "foreign_keys", "1"},
 	} {
 		got, err := texts(t.Context(), tc.pool, "PRAGMA "+tc.pragma)
 		if err != nil {
@@ -299,7 +299,7 @@ func TestMigrateWithBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables, err := texts(t.Context(), again.readers, "SELECT name FROM sqlite_schema WHERE name IN ('more', 'half')")
+	tables, err := texts(t.Context(), again.readers.pool, "SELECT name FROM sqlite_schema WHERE name IN ('more', 'half')")
 	if err := errors.Join(err, again.Check(t.Context()), again.Close()); err != nil {
 		t.Fatal(err)
 	}

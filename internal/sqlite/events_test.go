@@ -20,7 +20,7 @@ import (
 func TestReleasedSchema(t *testing.T) {
 	fresh := mustOpen(t, filepath.Join(t.TempDir(), "mcpx.db"))
 	schema := func(db *DB) []string {
-		all, err := texts(t.Context(), db.readers, "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema ORDER BY type, name")
+		all, err := texts(t.Context(), db.readers.pool, "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema ORDER BY type, name")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,13 +113,13 @@ func TestLogOnlyGrows(t *testing.T) {
 	for _, statement := range []string{
 		"UPDATE events SET summary = 'x' WHERE seq = 2", "UPDATE events SET seq = 9 WHERE seq = 2", "DELETE FROM events",
 	} {
-		if _, err := db.writer.ExecContext(t.Context(), statement); err == nil {
+		if _, err := db.writer.pool.ExecContext(t.Context(), statement); err == nil {
 			t.Errorf("%s: not refused", statement)
 		}
 	}
 	tamper := func(statement string) {
 		t.Helper()
-		if _, err := db.writer.ExecContext(t.Context(), statement); err != nil {
+		if _, err := db.writer.pool.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}

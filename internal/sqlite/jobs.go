@@ -42,7 +42,7 @@ func scanJob(row scanner) (operation.Job, error) {
 
 // JobByID finds one.
 func (t *tx) JobByID(ctx context.Context, p operation.JobByID) (operation.Job, error) {
-	j, err := scanJob(t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlJobByID, p.ID))
+	j, err := scanJob(t.row(ctx, sqlJobByID, p.ID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return operation.Job{}, operation.UnknownJob(p.ID)
 	}

@@ -46,7 +46,7 @@ func scanOperation(row scanner) (operation.Operation, error) {
 
 // OperationByName finds one.
 func (t *tx) OperationByName(ctx context.Context, p operation.ByName) (operation.Operation, error) {
-	o, err := scanOperation(t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlOperationByName, p.Namespace, p.ID))
+	o, err := scanOperation(t.row(ctx, sqlOperationByName, p.Namespace, p.ID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return operation.Operation{}, operation.UnknownName(p.Name)
 	}
@@ -107,7 +107,7 @@ func (t *tx) ReleaseOperation(ctx context.Context, p operation.ByName) error {
 func (t *tx) KeptResult(ctx context.Context, p operation.KeptByRef) (operation.Kept, error) {
 	k := operation.Kept{Ref: p.Ref, Principal: p.Principal}
 	var made int64
-	err := t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlKeptResult, p.Principal, p.Ref).Scan(&k.Media, &k.SHA256, &made, &k.Bytes)
+	err := t.row(ctx, sqlKeptResult, p.Principal, p.Ref).Scan(&k.Media, &k.SHA256, &made, &k.Bytes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return operation.Kept{}, operation.UnknownResult(p.Ref)
 	}

@@ -99,7 +99,7 @@ func (t *tx) PutRemoteSession(ctx context.Context, p session.PutSession) error {
 	case state == session.Closed && v.State != session.Closed:
 		return session.Final(v.ID)
 	case v.Use == 0 || used != micros(v.Used):
-		if err := t.sql.QueryRowContext(context.WithoutCancel(ctx), sqlNextUse).Scan(&v.Use); err != nil {
+		if err := t.row(ctx, sqlNextUse).Scan(&v.Use); err != nil {
 			return describe(err, t.path)
 		}
 	}
@@ -112,7 +112,7 @@ func (t *tx) PutRemoteSession(ctx context.Context, p session.PutSession) error {
 
 // one reads the columns of the row that a statement finds by an id, and leaves dest as it is when there is none.
 func (t *tx) one(ctx context.Context, query, id string, dest ...any) error {
-	err := t.sql.QueryRowContext(context.WithoutCancel(ctx), query, id).Scan(dest...)
+	err := t.row(ctx, query, id).Scan(dest...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}

@@ -16,10 +16,9 @@ import (
 // tx is one running transaction. It implements every Store port; which of them fn can see is decided by View and
 // Change.
 type tx struct {
-	sql   *sql.Tx
-	path  string
-	stmts map[string]*sql.Stmt // by their text; they end with the transaction
-	last  event.Event          // the end of the chain, once this transaction has added to it
+	lane *lane
+	path string
+	last event.Event // the end of the chain, once this transaction has added to it
 }
 
 var _ store.Tx = (*tx)(nil)
@@ -191,25 +190,9 @@ func (t *tx) epoch(ctx context.Context, query string) (store.Epoch, error) {
 	return e, describe(err, t.path)
 }
 
-// prepared compiles a statement when the transaction uses it first: an audit runs a dozen of them a thousand times.
-func (t *tx) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
-	if s, ok := t.stmts[query]; ok {
-		return s, nil
-	}
-	s, err := t.sql.PrepareContext(context.WithoutCancel(ctx), query)
-	if err != nil {
-		return nil, err
-	}
-	if t.stmts == nil {
-		t.stmts = map[string]*sql.Stmt{}
-	}
-	t.stmts[query] = s
-	return s, nil
-}
-
 // row reads one row at most; its Scan gives every error, and sql.ErrNoRows for none.
 func (t *tx) row(ctx context.Context, query string, args ...any) scanner {
-	s, err := t.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the transaction, and used again until then
+	s, err := t.lane.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the lane
 	if err != nil {
 		return noRow{err}
 	}
@@ -223,7 +206,7 @@ func (r noRow) Scan(...any) error { return r.err }
 
 // affect runs a statement and gives the number of rows it touched; its error is the driver's.
 func (t *tx) affect(ctx context.Context, query string, args ...any) (int64, error) {
-	s, err := t.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the transaction, and used again until then
+	s, err := t.lane.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the lane
 	if err != nil {
 		return 0, err
 	}
@@ -241,7 +224,7 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) error {
 
 // rows reads one page.
 func rows[T any](ctx context.Context, t *tx, scan func(scanner) (T, error), query string, args ...any) (_ []T, err error) {
-	s, err := t.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the transaction, and used again until then
+	s, err := t.lane.prepared(ctx, query) //nolint:sqlclosecheck // it is closed with the lane
 	if err != nil {
 		return nil, describe(err, t.path)
 	}

@@ -82,6 +82,11 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 			return nil, err
 		}
 	}
+	if wanted("ledger") {
+		if err := b.ledger(ctx, r); err != nil {
+			return nil, err
+		}
+	}
 	r.judge()
 	return r, ctx.Err()
 }

@@ -17,6 +17,7 @@ type report struct {
 	Flat   []flatPoint `json:"flat,omitempty"`
 
 	Restart *restartRow `json:"restart,omitempty"`
+	Pairs   []pair      `json:"pairs,omitempty"`
 	Bars    []bar       `json:"bars"`
 }
 
@@ -121,6 +122,7 @@ const (
 	maxSupervisorPSS = 6 << 20  // with the daemon and at least 3 supervisors
 	maxDaemon        = 40 << 20 // with 20 idle servers
 	maxAdopt         = 2.0      // seconds, 100 servers
+	minLedger        = 0.4      // operations that are changes of the database against bare commits, 1 caller
 	maxGrowth        = 1.10     // of the daemon's memory between a fifth of the calls and all of them
 )
 
@@ -172,6 +174,11 @@ func (r *report) judge() {
 	if x := r.Restart; x != nil {
 		atMost("calls that failed because of a restart, at most", float64(x.Failed), 0)
 	}
+	for _, p := range r.Pairs {
+		if p.What == opPlan+", 1 callers" {
+			atLeast(p.What+" against "+p.Against+", at least", p.Ratio, minLedger)
+		}
+	}
 	if n := len(r.Flat); n > 1 && r.Flat[0].Resident > 0 {
 		atMost(fmt.Sprintf("memory after %d calls against %d, at most", r.Flat[n-1].Calls, r.Flat[0].Calls),
 			float64(r.Flat[n-1].Resident)/float64(r.Flat[0].Resident), maxGrowth)
@@ -217,6 +224,12 @@ func (r *report) print(out io.Writer) {
 	if x := r.Restart; x != nil {
 		_, _ = fmt.Fprintf(w, "\n%d restarts under %d clients\t calls\t p99 us\t during\t p99 us\t slowest us\t failed\t command us\t\n", x.Restarts, x.Clients)
 		_, _ = fmt.Fprintf(w, "\t %d\t %.0f\t %d\t %.0f\t %.0f\t %d\t %.0f\t\n", x.Calls, x.P99, x.During, x.P99During, x.Slowest, x.Failed, x.Took)
+	}
+	if len(r.Pairs) > 0 {
+		_, _ = fmt.Fprint(w, "\nagainst each other\t \t per s\t against per s\t ratio\t\n")
+		for _, p := range r.Pairs {
+			_, _ = fmt.Fprintf(w, "%s\t %s\t %.0f\t %.0f\t %.2f\t\n", p.What, p.Against, p.Rate, p.Base, p.Ratio)
+		}
 	}
 	_ = w.Flush() // the report is all there is; a broken pipe means that nobody reads it
 	_, _ = fmt.Fprintln(out)
