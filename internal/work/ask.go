@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 
 	"mcpx/internal/approval"
 	"mcpx/internal/event"
@@ -50,20 +51,20 @@ func (s *Service) ask(ctx context.Context, tx store.Tx, t *turn, q Question) (ap
 
 // room refuses when as many questions of a session wait for an answer as may.
 func (s *Service) room(ctx context.Context, r store.Reader, session string) error {
-	all, err := approval.All(ctx, r, approval.ListApprovals{State: approval.Pending})
-	if err != nil {
+	waiting, err := s.waitingFor(ctx, r, session)
+	if err != nil || len(waiting) < approval.MaxPending {
 		return err
 	}
-	pending := 0
-	for _, a := range all {
-		if _, over := approval.Expire(a, s.cfg.Now()); !over && a.Kind != approval.KindPlan && a.Session == session {
-			pending++
-		}
-	}
-	if pending < approval.MaxPending {
-		return nil
-	}
-	return operation.Refuse(approvalsFull, "%d questions of this session wait for a person", pending).Retrying(fault.AfterWait).With("limit", approval.MaxPending)
+	return operation.Refuse(approvalsFull, "%d questions of this session wait for a person", len(waiting)).Retrying(fault.AfterWait).With("limit", approval.MaxPending)
+}
+
+// waitingFor are the questions of a session that a person has not answered, in the order of their asking.
+func (s *Service) waitingFor(ctx context.Context, r store.Reader, session string) ([]approval.Approval, error) {
+	all, err := approval.All(ctx, r, approval.ListApprovals{State: approval.Pending})
+	return slices.DeleteFunc(all, func(a approval.Approval) bool {
+		_, over := approval.Expire(a, s.cfg.Now())
+		return over || a.Kind == approval.KindPlan || a.Session != session
+	}), err
 }
 
 // claim is what the model says its call is for: with the call, or when its turn began.

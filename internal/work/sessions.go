@@ -243,19 +243,29 @@ func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admiss
 	if err != nil {
 		return nil, err
 	}
+	waiting, err := s.waitingFor(ctx, r, one.ID)
+	if err != nil {
+		return nil, err
+	}
 	head, err := r.EventHead(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := struct {
-		Session    sessionShown `json:"session"`
-		Toolsets   []Toolset    `json:"toolsets"`
+		Session    sessionShown    `json:"session"`
+		Toolsets   []Toolset       `json:"toolsets"`
+		Approvals  []approvalShown `json:"pending_approvals"` // the newest
+		More       int             `json:"more_approvals,omitempty"`
 		Unfinished struct {
 			Operations int `json:"operations"`
 		} `json:"unfinished"`
 		Plan    *planShown `json:"plan,omitempty"`
 		Version uint64     `json:"state_version"`
-	}{Session: shownSession(a), Toolsets: s.toolsets(), Version: head.Seq}
+	}{Session: shownSession(a), Toolsets: s.toolsets(), Approvals: []approvalShown{}, Version: head.Seq}
+	for i := len(waiting) - 1; i >= 0 && len(out.Approvals) < maxAttached; i-- {
+		out.Approvals = append(out.Approvals, *s.shownApproval(waiting[i]))
+	}
+	out.More = len(waiting) - len(out.Approvals)
 	out.Unfinished.Operations = len(open)
 	if len(plans) > 0 {
 		out.Plan = shownPlan(plans[len(plans)-1])
@@ -266,6 +276,9 @@ func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admiss
 	}
 	return answer, nil
 }
+
+// maxAttached is how many questions to a person an answer about a session names.
+const maxAttached = 5
 
 func (s *Service) toolsets() []Toolset {
 	var sets []Toolset
