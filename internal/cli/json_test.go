@@ -78,6 +78,7 @@ var jsonOf = map[string][]string{
 	"health":                       {},
 	"plan list":                    {},
 	"plan show":                    {"plan_a"},
+	"policy check":                 {},
 	"profile list":                 {},
 	"profile remove":               {"a"},
 	"profile set":                  {"a", "--server", "a"},
@@ -119,12 +120,13 @@ var jsonOf = map[string][]string{
 
 // noJSON lists the commands whose stdout is no answer, with the reason.
 var noJSON = map[string]string{
-	"certify":     "it needs a real agent and a person; TestCertify in peers reads its document",
-	"connect":     "stdout carries the protocol of the agent",
-	"demo-server": "stdout carries the protocol of the client",
-	"serve":       "it runs in the foreground until it is ended",
-	"tui":         "each of the commands that are typed answers for itself",
-	"up":          "it runs in the foreground until it is ended; story/testdata/up.txtar reads its document",
+	"certify":        "it needs a real agent and a person; TestCertify in peers reads its document",
+	"connect":        "stdout carries the protocol of the agent",
+	"demo-server":    "stdout carries the protocol of the client",
+	"policy explain": "what it says depends on the machine; story/testdata/policy.txtar reads its document",
+	"serve":          "it runs in the foreground until it is ended",
+	"tui":            "each of the commands that are typed answers for itself",
+	"up":             "it runs in the foreground until it is ended; story/testdata/up.txtar reads its document",
 }
 
 // TestJSONGoldens: --json of every command is one document (or one for each line of a stream) with exactly these fields.

@@ -18,9 +18,16 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
+	"mcpx/internal/sandbox"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the test binary be the stub of a sandbox.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.Subcommand {
+		os.Exit(sandbox.Main(os.Args[2:], os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // config is a daemon in a directory of its own, on any free port.
 func config(t *testing.T, variables ...string) Config {

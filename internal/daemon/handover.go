@@ -205,7 +205,7 @@ func (d *Daemon) probe(ctx context.Context, exe string, environ []string) error 
 	defer cancel()
 	bad := fault.New(fault.Invalid, "binary-invalid").Saying("%s is no mcpx that runs here", exe).
 		Hinting("give the path of an mcpx for this system; try it with `%s version`", exe)
-	out, err := runner{d.home(), environ}.Output(ctx, []string{exe, "version", "--json"}, maxReport)
+	out, err := runner{home: d.home(), environ: environ}.Output(ctx, []string{exe, "version", "--json"}, maxReport)
 	if err != nil {
 		return bad.Because(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"mcpx/internal/api"
 	"mcpx/internal/fault"
 	"mcpx/internal/key"
 	"mcpx/internal/policy"
@@ -90,4 +91,38 @@ func readProjectPolicy(path string) ([]byte, error) {
 		err = errors.New(work.ProjectPolicy + " is too large")
 	}
 	return data, err
+}
+
+// CheckedPolicies is what loading the policy files would say.
+type CheckedPolicies struct {
+	OK    bool            `json:"ok"`
+	Files []CheckedPolicy `json:"files"`
+}
+
+// CheckedPolicy is one policy file.
+type CheckedPolicy struct {
+	Path     string   `json:"path"`
+	There    bool     `json:"there"`
+	OK       bool     `json:"ok"`
+	Problem  string   `json:"problem,omitempty"`
+	Warnings []string `json:"warnings"`
+}
+
+// CheckPolicies reads the policy file of the user and that of the project with this root.
+func CheckPolicies(paths api.Paths, root string) CheckedPolicies {
+	user := CheckedPolicy{Path: paths.Policy(), Warnings: []string{}}
+	if _, err := os.Lstat(user.Path); err == nil {
+		user.There = true
+	}
+	policies, err := LoadPolicy(user.Path)
+	if user.OK = err == nil; err != nil {
+		user.Problem = fault.From(err).Error()
+	}
+	rules, warnings, _ := rulesOf(policies.Work, root)
+	project := CheckedPolicy{Path: filepath.Join(root, work.ProjectPolicy), Problem: rules.Broken(), Warnings: append([]string{}, warnings...)}
+	if _, err := os.Lstat(project.Path); err == nil {
+		project.There = true
+	}
+	project.OK = project.Problem == ""
+	return CheckedPolicies{OK: user.OK && project.OK, Files: []CheckedPolicy{user, project}}
 }

@@ -27,7 +27,7 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	d.rules = &projectRules{user: func() policy.Policy { return d.policiesNow().Work }, log: d.log}
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
-		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values, Rules: d.rules.of,
+		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values, Rules: d.rules.of, Gate: d.newGate(),
 	})
 	return err
 }

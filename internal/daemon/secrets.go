@@ -25,7 +25,7 @@ func (d *Daemon) newSecrets() (*secret.Resolver, error) {
 		return nil, err
 	}
 	return secret.New(secret.Config{
-		Lookup: d.lookup, Home: d.home(), Runner: runner{d.home(), d.cfg.Environ}, Redactor: &d.redact,
+		Lookup: d.lookup, Home: d.home(), Runner: runner{home: d.home(), environ: d.cfg.Environ}, Redactor: &d.redact,
 		Ring: ring, Vault: vault, Credential: d.credential, Now: d.cfg.Now,
 	})
 }

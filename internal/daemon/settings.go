@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
+	"mcpx/internal/sandbox"
 )
 
 // Settings are the values of one moment, with where each came from.
@@ -25,6 +27,10 @@ type Settings struct {
 	AllowedHosts    []string      // more values of Host and of the host of Origin that the listener answers to
 	OrphanTTL       time.Duration // how long a supervised server lives on without a daemon; negative: for ever
 	Watch           bool          // the files of agents are watched
+	Sandbox         string        // mechanism that keeps commands in
+	SandboxNetwork  bool          // commands in the sandbox reach the network
+	ProjectWrites   bool          // commands in the sandbox change the project itself
+	AcceptGaps      []string      // of the sandbox
 
 	origin map[string]Origin // by key
 }
@@ -57,6 +63,7 @@ type Setting struct {
 	set     func(s *Settings, values []string) error
 	list    bool
 	get     func(s *Settings) []string
+	older   string // a variable of an earlier system; its 1 and 0 are true and false
 }
 
 // Env is the name of the environment variable of the setting.
@@ -111,16 +118,71 @@ var Registry = []Setting{
 	{
 		Key: "governance.watch", Type: "true or false", Default: "true", Effect: "internal/test/story/testdata/setting-watch.txtar",
 		Text: "Whether the daemon looks at the configuration files of agents by itself: at its start, when one of them or the catalog changes, and every 6 hours. With false `mcpx audit run` looks.",
-		set: func(s *Settings, v []string) error {
-			s.Watch = v[0] == "true"
-			if v[0] != "true" && v[0] != "false" {
-				return fmt.Errorf("%q is neither true nor false", v[0])
-			}
-			return nil
+		set: func(s *Settings, v []string) (err error) {
+			s.Watch, err = trueOrFalse(v[0])
+			return err
 		},
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Watch)} },
 	},
+	{
+		Key: "sandbox.mechanism", Type: "auto, bwrap, landlock or none", Default: string(sandbox.Auto), older: "MCPX_WORKSPACE_SANDBOX", Effect: "internal/test/story/testdata/setting-sandbox.txtar",
+		Text: "What keeps commands of agents inside of the directories that they may change. auto is bubblewrap where a trial of it succeeds, else Landlock with a filter of system calls, else commands are refused; a mechanism that is named is that one or a refusal. With none commands reach everything that you reach. `MCPX_WORKSPACE_SANDBOX` of an earlier system means the same. `mcpx doctor` tells what works here; docs/policy.md tells what each one holds.",
+		set: func(s *Settings, v []string) error {
+			s.Sandbox = v[0]
+			if v[0] == "codex" {
+				return errors.New("the sandbox of Codex is not supported: use bwrap or landlock")
+			}
+			if !slices.Contains([]sandbox.Mechanism{sandbox.Auto, sandbox.Bubblewrap, sandbox.Landlock, sandbox.None}, sandbox.Mechanism(v[0])) {
+				return fmt.Errorf("%q is no mechanism", v[0])
+			}
+			return nil
+		},
+		get: func(s *Settings) []string { return []string{s.Sandbox} },
+	},
+	{
+		Key: "sandbox.network", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-sandbox.txtar",
+		Text: "Whether commands in the sandbox reach the network. With true `listener.loopback_auth` has to be token, because the servers behind mcpx are reached, too.",
+		set: func(s *Settings, v []string) (err error) {
+			s.SandboxNetwork, err = trueOrFalse(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.SandboxNetwork)} },
+	},
+	{
+		Key: "sandbox.project_writes", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-sandbox.txtar",
+		Text: "Whether commands in the sandbox change the project itself. With false only their private temporary directory can be written; workspaces can in any case.",
+		set: func(s *Settings, v []string) (err error) {
+			s.ProjectWrites, err = trueOrFalse(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.ProjectWrites)} },
+	},
+	{
+		Key: "sandbox.accept_gaps", Type: "list of gaps", Default: "", list: true, Effect: "internal/test/story/testdata/setting-sandbox.txtar",
+		Text: "Gaps of the sandbox that you accept by name: metadata_writes, truncate, signals, device_control, control_plane. A command is refused where the sandbox has another one. With metadata_writes Landlock lets commands change modes and times, inside and outside: builds often need that.",
+		set: func(s *Settings, v []string) error {
+			s.AcceptGaps = v
+			known := append(sandbox.Gaps(), gapControlPlane)
+			for _, gap := range v {
+				if !slices.Contains(known, gap) {
+					return fmt.Errorf("%q is no gap; there are %s", gap, strings.Join(known, ", "))
+				}
+			}
+			return nil
+		},
+		get: func(s *Settings) []string { return s.AcceptGaps },
+	},
 }
+
+func trueOrFalse(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, fmt.Errorf("%q is neither true nor false", text)
+	}
+	return text == "true", nil
+}
+
+// older are the values of variables of earlier systems that we write differently.
+var older = map[string]string{"1": "true", "0": "false"}
 
 // LoadSettings reads the settings: environment over file over default. A file that does not load is an error; a file
 // that does not exist is not.
@@ -134,6 +196,9 @@ func LoadSettings(path string, getenv func(string) string) (Settings, error) {
 		values, origin, where := split(row, row.Default), FromDefault, "the default"
 		if v, ok := file[row.Key]; ok {
 			values, origin, where = v, FromFile, path
+		}
+		if v := getenv(row.older); row.older != "" && v != "" {
+			values, origin, where = split(row, cmp.Or(older[v], v)), FromEnvironment, row.older
 		}
 		if v := getenv(row.Env()); v != "" {
 			values, origin, where = split(row, v), FromEnvironment, row.Env()

@@ -14,7 +14,9 @@ const (
 	Crash     = "crash_id"
 	Epoch     = "epoch" // daemon start counter
 	Era       = "era"
+	Gaps      = "gaps" // of the sandbox
 	Lane      = "lane"
+	Mechanism = "mechanism" // of the sandbox; "" when none works
 	Method    = "method"
 	Operation = "operation"
 	Orphans   = "orphans_killed" // true: a process group outlived its supervisor

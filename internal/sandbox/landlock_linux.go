@@ -97,8 +97,8 @@ func (r ruleset) fill(c confinement, all uint64) error {
 		// holds for everything below it.
 		errs = append(errs, r.read("/", c.Hidden), r.allow("/", unix.LANDLOCK_ACCESS_FS_READ_DIR))
 	}
-	for _, path := range c.Readable {
-		errs = append(errs, r.read(path, c.Hidden))
+	for _, path := range c.Readable { // also in a directory that is hidden; what of it is hidden stays so
+		errs = append(errs, r.read(path, slices.DeleteFunc(slices.Clone(c.Hidden), func(h string) bool { return !within(h, path) || h == path })))
 	}
 	for _, path := range c.Writable {
 		errs = append(errs, r.allow(path, all))

@@ -201,6 +201,9 @@ func (s *Sandbox) wrap(m Mechanism, r Request, a Applied) (Wrapped, error) {
 func physical(paths []string) []string {
 	var out []string
 	for _, p := range paths {
+		if p == "" {
+			continue
+		}
 		if real, err := filepath.EvalSymlinks(p); err == nil && !slices.Contains(out, real) {
 			out = append(out, real)
 		}

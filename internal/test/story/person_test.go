@@ -13,6 +13,8 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"mcpx/internal/daemon"
 )
 
 // shownCode is what a person is asked to type back.
@@ -92,8 +94,12 @@ func typed(ts *testscript.TestScript, neg bool, args []string) {
 
 // environ is the environment of a command in a story.
 func environ(ts *testscript.TestScript) []string {
+	names := []string{"MCPX_HOME", "HOME", "PATH", "MCPX_WORKSPACE_SANDBOX", "MCPX_ENABLE_COMMAND_EXECUTION", "PASSED_TOKEN"}
+	for _, row := range daemon.Registry {
+		names = append(names, row.Env())
+	}
 	var env []string
-	for _, name := range []string{"MCPX_HOME", "HOME", "PATH", "MCPX_LISTENER_ADDRESS", "MCPX_LISTENER_LOOPBACK_AUTH", "MCPX_LISTENER_ALLOWED_HOSTS", "MCPX_SUPERVISOR_ORPHAN_TTL", "MCPX_GOVERNANCE_WATCH", "PASSED_TOKEN"} {
+	for _, name := range names {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	return env
