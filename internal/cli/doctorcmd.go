@@ -113,7 +113,7 @@ func logFindings(ctx context.Context, service api.Service) ([]api.Finding, error
 		all = append(all, api.Finding{
 			Code: "chain-broken", Severity: converge.WeightBlocker, Subject: "log",
 			Text: fmt.Sprintf("event %d of the log does not fit: %s", verdict.Bad.Seq, verdict.Bad.Why),
-			Hint: "find out who changed the database; a copy of it is evidence", Command: "mcpx audit verify",
+			Hint: "find out who changed the database; a copy of it is evidence. After head-differs, when you have put back an older copy yourself, stop the daemon and remove state/events.head", Command: "mcpx audit verify",
 		})
 	}
 	for _, b := range verdict.Backups {

@@ -68,6 +68,8 @@ type Config struct {
 	Person func(pid int) (terminal string, err error)
 	// CheckBackup compares a backup with what its receipt says of it.
 	CheckBackup func(receipt string, f converge.Written) error
+	// NotedHead is the last event of the log as it was noted beside the database; zero nothing was.
+	NotedHead func() (event.Head, error)
 	// Policy is what config/policy.toml says now; TokenOnly whether the loopback listener asks everybody for a token.
 	Policy    func() converge.Policy
 	TokenOnly func() bool

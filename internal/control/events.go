@@ -113,7 +113,15 @@ func (c *Control) VerifyEvents(ctx context.Context, in api.VerifyEvents) (api.Ve
 		if err != nil || in.From > 0 || in.To > 0 { // a part of the log says nothing about the backups
 			return err
 		}
-		out.Backups, err = c.backups(ctx, r)
+		if out.Backups, err = c.backups(ctx, r); err != nil || !out.OK {
+			return err
+		}
+		noted, err := c.cfg.NotedHead()
+		if err != nil {
+			return err
+		}
+		out.Bad, err = event.VerifyHead(ctx, r, noted)
+		out.OK = out.Bad == nil
 		return err
 	})
 	if err != nil {

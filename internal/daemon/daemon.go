@@ -86,6 +86,7 @@ type Daemon struct {
 	serving  bool // start succeeded: the socket in the file system is ours
 	loop     *loop
 	catalog  *loop                         // of config/catalog
+	heads    *loop                         // of the end of the log
 	watcher  atomic.Pointer[watch.Watcher] // nil: nothing is watched
 
 	hand      sync.Mutex      // held while a hand-over runs, and for good when this daemon let go
@@ -186,6 +187,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := me.write(c.Paths); err != nil {
 		return err
 	}
+	d.heads = d.noteHeads()
 	d.catalog = d.watchCatalog()
 	if d.settings.Watch {
 		d.loop = d.startLoop()
@@ -236,7 +238,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	certificates := newCertificates(d)
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
-		Person: d.person, CheckBackup: d.checkBackup, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
+		Person: d.person, CheckBackup: d.checkBackup, NotedHead: d.notedHead, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
@@ -499,6 +501,7 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	if d.control != nil {
 		errs = append(errs, d.control.FlushTokens(ctx))
 	}
+	d.heads.stop(ctx)
 	if d.db != nil {
 		errs = append(errs, d.db.Close())
 	}

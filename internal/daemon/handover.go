@@ -310,6 +310,7 @@ func (d *Daemon) freeze(ctx context.Context) error {
 	defer detached()
 	errs = append(errs, d.gateway.HandOver(detach))
 	crash.Point("daemon.detached")
+	d.heads.stop(ctx)
 	errs = append(errs, d.db.Close(), d.lock.Release())
 	crash.Point("daemon.frozen")
 	return errors.Join(errs...)

@@ -69,7 +69,8 @@ space, and `+"`<`, `>`, `&`"+`, U+2028 and U+2029 as escapes. For the event in t
 %s
 
 What the chain cannot show: events that are missing at the end, and a log that somebody with access to the database has
-written anew from some event on. Both are found by a head hash that was noted elsewhere, for example in an export.
+written anew from some event on. Both are found by a head hash that was noted elsewhere: the daemon notes one in
+`+"`state/events.head`"+`, and each export has one, which is out of reach for whoever changes that file, too.
 
 ## An export
 
@@ -85,6 +86,7 @@ written anew from some event on. Both are found by a head hash that was noted el
 | `+"`%s`"+` | the event was changed after it was written |
 | `+"`%s`"+` | the event does not follow the one before: either of them was put in another's place |
 | `+"`%s`"+` | the body was changed |
+| `+"`%s`"+` | the event that was noted as the last one is not there: events are missing at the end, or the log was made anew; not in an export |
 | `+"`%s`"+` | the line is not as an export writes it, or stands after the closing line |
 | `+"`%s`"+` | the closing line does not fit the events before it |
 | `+"`%s`"+` | the file was cut off |
@@ -96,7 +98,7 @@ written anew from some event on. Both are found by a head hash that was noted el
 | kind | tells |
 |---|---|
 `, strings.Join(refs, ", "), maxText, MaxBody>>10, indented(string(e.envelope())), indented(example.String()),
-		SeqGap, HashDiffers, PrevDiffers, BodyDiffers, LineMalformed, ClosingDiffers, ClosingMissing)
+		SeqGap, HashDiffers, PrevDiffers, BodyDiffers, HeadDiffers, LineMalformed, ClosingDiffers, ClosingMissing)
 	for _, kind := range slices.Sorted(maps.Keys(Kinds)) {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", kind, Kinds[kind])
 	}

@@ -12,6 +12,8 @@ const (
 	PrevDiffers Why = "prev-differs" // the event does not follow the one before: either of them was put in another's place
 	BodyDiffers Why = "body-differs" // the body was changed; one that is not there is fine
 
+	HeadDiffers Why = "head-differs" // what was noted as the last event is not there: the log was cut, or made anew
+
 	// Only in an export:
 	LineMalformed  Why = "line-malformed"  // the line is not as an export writes it, or stands after the closing line
 	ClosingDiffers Why = "closing-differs" // the closing line does not fit the events before it
@@ -25,8 +27,7 @@ type Bad struct {
 }
 
 // Verify looks at a run of events that follows prev, the zero Event at the beginning of a log, and gives the first bad
-// one; nil when all is well. What nobody could notice: events that are missing at the end. For that, compare the head
-// with one that was noted earlier.
+// one; nil when all is well. What nobody could notice: events that are missing at the end. For that there is VerifyHead.
 func Verify(prev Event, run []Event) *Bad {
 	for _, e := range run {
 		bad := func(why Why) *Bad { return &Bad{Seq: prev.Seq + 1, Why: why} }
@@ -64,6 +65,25 @@ func VerifyLog(ctx context.Context, r Reader, from, to uint64) (Verdict, error) 
 		return v.Bad == nil
 	})
 	return v, err
+}
+
+// Head is the last event of a log, as it was noted in another place.
+type Head struct {
+	Seq  uint64 `json:"seq"` // 0: nothing was noted
+	Hash string `json:"hash"`
+}
+
+// VerifyHead says whether a log still has the event that was noted as its last one; nil it has.
+func VerifyHead(ctx context.Context, r Reader, noted Head) (*Bad, error) {
+	if noted.Seq == 0 {
+		return nil, nil
+	}
+	at, err := r.Events(ctx, ListEvents{After: noted.Seq - 1, Limit: 1})
+	if err != nil || len(at) == 1 && at[0].Seq == noted.Seq && at[0].Hash == noted.Hash {
+		return nil, err
+	}
+	head, err := r.EventHead(ctx)
+	return &Bad{Seq: min(head.Seq+1, noted.Seq), Why: HeadDiffers}, err
 }
 
 // count takes events that are well into the verdict.

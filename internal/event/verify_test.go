@@ -30,7 +30,12 @@ func (s slice) Events(_ context.Context, p ListEvents) ([]Event, error) {
 	return page, nil
 }
 
-func (s slice) EventHead(context.Context) (Event, error) { return s[len(s)-1], nil }
+func (s slice) EventHead(context.Context) (Event, error) {
+	if len(s) == 0 {
+		return Event{}, nil
+	}
+	return s[len(s)-1], nil
+}
 
 type broken struct{ slice }
 
@@ -393,6 +398,29 @@ func BenchmarkVerify(b *testing.B) {
 	for b.Loop() {
 		if v, err := VerifyLog(b.Context(), all, 0, 0); err != nil || v.Bad != nil || v.Count != 10_000 {
 			b.Fatal(v, err)
+		}
+	}
+}
+
+func TestVerifyHead(t *testing.T) {
+	all := chain(t, 5)
+	other := mustSeal(t, all[1], Draft{Kind: all[2].Kind, At: all[2].At, Actor: all[2].Actor, Summary: "another one"})
+	for _, c := range []struct {
+		name  string
+		log   []Event
+		noted Event
+		bad   uint64
+	}{
+		{"nothing was noted", all, Event{}, 0},
+		{"the last one", all, all[4], 0},
+		{"an earlier one", all, all[1], 0},
+		{"cut", all[:3], all[4], 4},
+		{"all is gone", nil, all[4], 1},
+		{"another one is there", append(slices.Clone(all[:2]), other), all[2], 3},
+	} {
+		bad, err := VerifyHead(t.Context(), slice(c.log), Head{c.noted.Seq, c.noted.Hash})
+		if err != nil || (bad == nil) != (c.bad == 0) || bad != nil && (bad.Seq != c.bad || bad.Why != HeadDiffers) {
+			t.Errorf("%s: %+v, %v", c.name, bad, err)
 		}
 	}
 }
