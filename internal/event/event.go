@@ -67,7 +67,7 @@ type Event struct {
 
 // Reader reads the log. It is part of the transaction port that package store joins.
 type Reader interface {
-	// Events is one page in order of Seq. A page that is shorter than the limit is the last one.
+	// Events is one page in order of Seq, or with Before the newest first. A page that is shorter than the limit is the last one.
 	Events(ctx context.Context, p ListEvents) ([]Event, error)
 	// EventHead is the last event, the zero Event of an empty log.
 	EventHead(ctx context.Context) (Event, error)
@@ -85,11 +85,12 @@ const MaxEventPage = 500
 
 // ListEvents asks for the events after After that fit every condition that is set.
 type ListEvents struct {
-	After uint64 // Seq of the last event of the page before
-	Kind  string // a kind, or the beginning of one up to a dot: "plan" finds plan.made
-	Refs  Refs   // all of them
-	Since time.Time
-	Limit int // 0 and everything above MaxEventPage is MaxEventPage
+	After  uint64 // Seq of the last event of the page before
+	Before uint64 // not 0: those before it, the newest first; After counts no more
+	Kind   string // a kind, or the beginning of one up to a dot: "plan" finds plan.made
+	Refs   Refs   // all of them
+	Since  time.Time
+	Limit  int // 0 and everything above MaxEventPage is MaxEventPage
 }
 
 // PageLimit is the number of events that the page may hold.

@@ -38,6 +38,18 @@ const (
 	sqlChainEnd   = `SELECT seq, hash FROM events WHERE seq = (SELECT max(seq) FROM events)`
 )
 
+// The same, the newest first.
+var (
+	sqlEventsBefore       = backwards(sqlEvents)
+	sqlEventsOfAreaBefore = backwards(sqlEventsOfArea)
+	sqlEventsAboutBefore  = backwards(sqlEventsAbout)
+)
+
+// backwards turns the order of a page around: what it begins after is then what it ends before.
+func backwards(page string) string {
+	return strings.NewReplacer("seq > ?", "seq < ?", "ORDER BY e.seq", "ORDER BY e.seq DESC", "ORDER BY r.seq", "ORDER BY r.seq DESC").Replace(page)
+}
+
 func scanEvent(row scanner) (event.Event, error) {
 	var (
 		e    event.Event
@@ -67,26 +79,30 @@ func (t *tx) EventHead(ctx context.Context) (event.Event, error) {
 	return e, describe(err, t.path)
 }
 
-// Events is one page in order of Seq.
+// Events is one page.
 func (t *tx) Events(ctx context.Context, p event.ListEvents) ([]event.Event, error) {
 	area, _, exact := strings.Cut(p.Kind, ".")
 	kind := ""
 	if exact {
 		kind = p.Kind
 	}
-	since := micros(p.Since)
+	since, from := micros(p.Since), p.After
+	about, ofArea, plain := sqlEventsAbout, sqlEventsOfArea, sqlEvents
+	if p.Before > 0 {
+		from, about, ofArea, plain = p.Before, sqlEventsAboutBefore, sqlEventsOfAreaBefore, sqlEventsBefore
+	}
 	if len(p.Refs) > 0 {
 		first := rarest(p.Refs)
 		all, err := json.Marshal(p.Refs)
 		if err != nil {
 			return nil, fault.New(fault.Internal, "store-failed").Saying("the refs to look for cannot be written").Because(err)
 		}
-		return rows(ctx, t, scanEvent, sqlEventsAbout, first, p.Refs[first], string(all), area, kind, p.After, since, p.PageLimit())
+		return rows(ctx, t, scanEvent, about, first, p.Refs[first], string(all), area, kind, from, since, p.PageLimit())
 	}
 	if area != "" {
-		return rows(ctx, t, scanEvent, sqlEventsOfArea, area, kind, p.After, since, p.PageLimit())
+		return rows(ctx, t, scanEvent, ofArea, area, kind, from, since, p.PageLimit())
 	}
-	return rows(ctx, t, scanEvent, sqlEvents, p.After, since, p.PageLimit())
+	return rows(ctx, t, scanEvent, plain, from, since, p.PageLimit())
 }
 
 // rarest is the ref that fewest events are likely to have: a server, an agent or a path comes up all the time.

@@ -111,6 +111,10 @@ func catalogue() []tool {
 			Description: "Read a result that was too large for its answer, by the ref it has in result_ref: a window of bytes, the tail, or the lines that match an expression.",
 		}, read: readResult},
 		{Tool: Tool{
+			Name: "observe", Set: SetSession, ReadOnly: true, Args: Observe{},
+			Description: "What happened in a session, whoever did it: its events by kind, operation, file, task or text; its jobs; the questions that wait for a person. Waits up to wait_ms for a match; next_since goes on where this look ended. Activity is what models said, not what happened.",
+		}, read: observe},
+		{Tool: Tool{
 			Name: "read_file", Set: SetFiles, ReadOnly: true, Args: ReadFile{},
 			Description: "Read windows of files: text with line and byte places, the hash of the whole file, its encoding and line ends. path alone is enough; next continues exactly where the answer ended.",
 		}, read: readFile},

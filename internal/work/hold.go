@@ -166,7 +166,7 @@ func (s *Service) letGo(ctx context.Context, tx store.Tx, by event.Actor, o oper
 	}
 	out.Operation = o.Standing(false)
 	_, err = tx.AppendEvent(ctx, event.Draft{
-		At: s.cfg.Now(), Kind: event.OperationEnded, Actor: by, Refs: event.Refs{event.RefOperation: o.ID}, Summary: o.Tool + " was not begun: " + string(why.Code),
+		At: s.cfg.Now(), Kind: event.OperationEnded, Actor: by, Refs: operationRefs(o), Summary: o.Tool + " was not begun: " + string(why.Code),
 	})
 	return out, err
 }

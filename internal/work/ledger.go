@@ -298,9 +298,19 @@ func (s *Service) write(ctx context.Context, tx store.Tx, t *turn, kind event.Ki
 	if err := tx.PutOperation(ctx, operation.PutOperation{Operation: t.op}); err != nil {
 		return err
 	}
-	refs := event.Refs{event.RefOperation: t.op.ID}
-	_, err := tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: refs, Summary: t.op.Tool + " " + what})
+	_, err := tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: operationRefs(t.op), Summary: t.op.Tool + " " + what})
 	return err
+}
+
+// operationRefs are what an event about an operation is about.
+func operationRefs(o operation.Operation) event.Refs {
+	refs := event.Refs{event.RefOperation: o.ID}
+	for name, value := range map[event.Ref]string{event.RefSession: o.Session, event.RefProject: o.Project} {
+		if value != "" {
+			refs[name] = value
+		}
+	}
+	return refs
 }
 
 // unwritten makes the refusal when the ledger or the log takes nothing: then nothing is carried out.

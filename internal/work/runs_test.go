@@ -106,7 +106,6 @@ type life struct {
 
 	store *mortal
 	*Service
-	old []*Service
 
 	calls, crashes, asked, effects int
 }

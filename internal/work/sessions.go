@@ -199,14 +199,7 @@ func (s *Service) redeem(ctx context.Context, tx store.Tx, t *turn, in Session) 
 
 // tell writes one event about the session of a turn.
 func (s *Service) tell(ctx context.Context, tx store.Tx, t *turn, kind event.Kind, summary string) error {
-	refs := event.Refs{event.RefOperation: t.op.ID}
-	if t.op.Session != "" {
-		refs[event.RefSession] = t.op.Session
-	}
-	if t.op.Project != "" {
-		refs[event.RefProject] = t.op.Project
-	}
-	_, err := tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: refs, Summary: summary})
+	_, err := tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: operationRefs(t.op), Summary: summary})
 	return err
 }
 

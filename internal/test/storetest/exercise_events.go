@@ -79,6 +79,11 @@ func events(t *testing.T, p Pair) {
 		"since":               {event.ListEvents{Since: late.At}, []uint64{4}},
 		"since, with a ref":   {event.ListEvents{Since: late.At, Refs: event.Refs{event.RefAgent: "codex"}}, []uint64{4}},
 		"since, in an area":   {event.ListEvents{Since: late.At, Kind: "plan"}, []uint64{4}},
+		"before":              {event.ListEvents{Before: 4}, []uint64{3, 2, 1}},
+		"page before":         {event.ListEvents{Before: 4, Limit: 2}, []uint64{3, 2}},
+		"area before":         {event.ListEvents{Before: 4, Kind: "plan"}, []uint64{2, 1}},
+		"ref before":          {event.ListEvents{Before: 9, Refs: event.Refs{event.RefAgent: "codex"}}, []uint64{4, 3, 1}},
+		"before the first":    {event.ListEvents{Before: 1}, nil},
 		"since a later one":   {event.ListEvents{Since: late.At.Add(time.Microsecond)}, nil},
 	} {
 		var got []uint64

@@ -118,8 +118,13 @@ func (g *governance) EventHead(context.Context) (event.Event, error) {
 }
 
 func (g *governance) Events(_ context.Context, p event.ListEvents) (page []event.Event, err error) {
-	for _, e := range g.events {
-		fits := e.Seq > p.After && !e.At.Before(store.CutTime(p.Since)) &&
+	all := g.events
+	if p.Before > 0 {
+		all = slices.Clone(all)
+		slices.Reverse(all)
+	}
+	for _, e := range all {
+		fits := (p.Before > 0 && e.Seq < p.Before || p.Before == 0 && e.Seq > p.After) && !e.At.Before(store.CutTime(p.Since)) &&
 			(p.Kind == "" || string(e.Kind) == p.Kind || strings.HasPrefix(string(e.Kind), p.Kind+"."))
 		for name, value := range p.Refs {
 			fits = fits && e.Refs[name] == value
