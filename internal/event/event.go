@@ -29,6 +29,7 @@ const (
 	RefApproval   Ref = "approval"
 	RefCandidate  Ref = "candidate"
 	RefCredential Ref = "credential"
+	RefJob        Ref = "job"
 	RefOperation  Ref = "operation"
 	RefPath       Ref = "path"
 	RefPlan       Ref = "plan"

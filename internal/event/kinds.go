@@ -73,6 +73,12 @@ const (
 	OperationDispatched Kind = "operation.dispatched"
 	OperationEnded      Kind = "operation.ended"
 
+	JobQueued  Kind = "job.queued"
+	JobStarted Kind = "job.started"
+	JobInput   Kind = "job.input"
+	JobStopped Kind = "job.stopped"
+	JobEnded   Kind = "job.ended"
+
 	ProjectAdded   Kind = "project.added"
 	ProjectRemoved Kind = "project.removed"
 	ProjectMoved   Kind = "project.moved"
@@ -176,6 +182,12 @@ var Kinds = map[Kind]string{
 	OperationDispatched: "The effect of an operation begins.",
 	OperationEnded:      "An operation ended: succeeded, failed, or nobody knows how.",
 
+	JobQueued:  "A command waits for its turn.",
+	JobStarted: "A command was started.",
+	JobInput:   "Something was written to the standard input of a command; the event says how much, never what.",
+	JobStopped: "Somebody wants a command to end.",
+	JobEnded:   "A command ended, could not be started, or is lost; the body says how.",
+
 	ProjectAdded:   "A directory was registered as a project.",
 	ProjectRemoved: "A project was unregistered; its records stay.",
 	ProjectMoved:   "Another directory, or none, is at the path of a project; nothing in it is changed until a person rebinds it.",
@@ -208,6 +220,6 @@ var Kinds = map[Kind]string{
 
 // allRefs are the refs that Check accepts.
 var allRefs = []Ref{
-	RefAgent, RefApproval, RefCandidate, RefCredential, RefOperation, RefPath, RefPlan, RefProject, RefReceipt, RefServer,
+	RefAgent, RefApproval, RefCandidate, RefCredential, RefJob, RefOperation, RefPath, RefPlan, RefProject, RefReceipt, RefServer,
 	RefSession, RefTask, RefToken,
 }

@@ -27,6 +27,7 @@ const (
 	Session   Prefix = "rs" // a remote one
 	Handoff   Prefix = "ho"
 	WorkPlan  Prefix = "wp"
+	Job       Prefix = "job"
 )
 
 // Source makes ids. Time and randomness come in as values, so tests get the ids they expect.

@@ -18,6 +18,7 @@ const (
 	Lane      = "lane"
 	Mechanism = "mechanism" // of the sandbox; "" when none works
 	Method    = "method"
+	Job       = "job"
 	Operation = "operation"
 	Orphans   = "orphans_killed" // true: a process group outlived its supervisor
 	Path      = "path"

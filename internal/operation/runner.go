@@ -28,6 +28,8 @@ type Runner interface {
 	Stopped(ctx context.Context, ref JobRef, by string) (survivors []int, done bool, err error)
 	// Feed appends to the standard input of a job with StdinOpen. The same chunk twice is one.
 	Feed(ctx context.Context, c Chunk) (JobInput, error)
+	// Fed tells whether a chunk was appended.
+	Fed(ctx context.Context, ref JobRef, by string) (bool, error)
 	// Input says how much of the standard input waits.
 	Input(ctx context.Context, ref JobRef) (JobInput, error)
 	// Output is a window of what a job wrote.

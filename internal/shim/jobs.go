@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -228,6 +229,12 @@ func (s *Jobs) Feed(_ context.Context, c operation.Chunk) (operation.JobInput, e
 	}
 	s.wake(d)
 	return in, nil
+}
+
+// Fed tells whether a chunk was appended.
+func (s *Jobs) Fed(_ context.Context, ref operation.JobRef, by string) (bool, error) {
+	all, _, err := readSpool(s.dir(ref).input())
+	return slices.ContainsFunc(all, func(c spooled) bool { return c.by == chunkOf(by) }), err
 }
 
 // Input says how much of the standard input waits.

@@ -37,6 +37,8 @@ type tool struct {
 	Tool
 	mutates bool
 	class   operation.Class
+	wait    int              // milliseconds that its call waits for the end without wait_ms; 0 is defaultWait
+	secret  []string         // arguments whose values are never stored
 	reads   func(*turn) bool // of a tool that mutates: this call of it changes nothing
 
 	read   func(context.Context, *Service, *turn) (any, error)
@@ -130,5 +132,25 @@ func catalogue() []tool {
 			Name: "edit_files", Set: SetFiles, Args: EditFiles{},
 			Description: "Create, change and rename files in one batch: all edits happen or none, also in a crash. An update needs expect_sha256 from a read. Each edit takes one of replacements, range, append, content and content_base64. dry_run shows what would happen.",
 		}, mutates: true, class: operation.FS, reads: editRehearses, read: rehearseEdit, begin: beginEdit, recover: recoverEdit},
+		{Tool: Tool{
+			Name: "execute_command", Set: SetCommands, Destructive: true, OpenWorld: true, Args: ExecuteCommand{},
+			Description: "Run a command in the project and get its exit code and output. After wait_ms it answers in_progress with a job_id; the command runs on, also when you leave. Every part of the command is judged by the policy, and it runs in a sandbox. A non-zero exit code is a result, not an error.",
+		}, mutates: true, class: operation.Spawn, wait: executeWait, secret: keptSecret, begin: beginCommand, recover: recoverCommand},
+		{Tool: Tool{
+			Name: "start_command", Set: SetCommands, Destructive: true, OpenWorld: true, Args: StartCommand{},
+			Description: "Start a command in the project and get a job_id: for servers, watchers and what takes long. It survives restarts of mcpx. command_status tells how it goes, write_command_input writes to it, stop_command ends it.",
+		}, mutates: true, class: operation.Spawn, secret: keptSecret, begin: beginCommand, recover: recoverCommand},
+		{Tool: Tool{
+			Name: "command_status", Set: SetCommands, ReadOnly: true, Args: CommandStatus{},
+			Description: "How a command goes or has ended: state, exit code, and a part of its output by offset, tail or expression. Waits up to wait_ms for its end. Reading on at next_offset gives every byte that is kept.",
+		}, read: commandStatus},
+		{Tool: Tool{
+			Name: "write_command_input", Set: SetCommands, OpenWorld: true, Args: WriteCommandInput{},
+			Description: "Write to the standard input of a command that was started with stdin open, or end it with eof. It returns at once; the command reads when it reads. INPUT_FULL says that too much waits.",
+		}, mutates: true, class: operation.Spawn, secret: keptSecret, begin: beginInput, recover: recoverInput},
+		{Tool: Tool{
+			Name: "stop_command", Set: SetCommands, Destructive: true, Args: StopCommand{},
+			Description: "End a command: a signal to its process group, and after grace_s everything that came from it is killed. On a command that has ended it tells the end and signals nothing.",
+		}, mutates: true, class: operation.Spawn, begin: beginStop, recover: recoverStop},
 	}
 }

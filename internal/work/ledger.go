@@ -1,9 +1,12 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"mcpx/internal/crash"
@@ -33,7 +36,7 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 	}
 	t.sum = sum
 	name := operation.Name{Namespace: t.Principal, ID: given}
-	until := time.NewTimer(t.patience(defaultWait))
+	until := time.NewTimer(t.patience(cmp.Or(t.tool.wait, defaultWait)))
 	defer until.Stop()
 	for {
 		leave, busy := s.enter(name)
@@ -56,6 +59,7 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 			case <-until.C:
 			case <-ctx.Done(): // nobody reads this answer
 			}
+			t.left.Store(true)
 			return s.underWay(ctx, t, name)
 		}
 		select {
@@ -85,7 +89,7 @@ func (s *Service) underWay(ctx context.Context, t *turn, name operation.Name) op
 	return s.waiting(ctx, t, *row)
 }
 
-// waiting is the answer about an operation that has not ended.
+// waiting is the answer about an operation that has not ended. Of one that started a job the job is told.
 func (s *Service) waiting(ctx context.Context, t *turn, row operation.Operation) operation.Answer {
 	if row.Hold != "" {
 		asked, err := s.approval(context.WithoutCancel(ctx), row.Approval)
@@ -95,6 +99,13 @@ func (s *Service) waiting(ctx context.Context, t *turn, row operation.Operation)
 		return held(row, asked, t.Args)
 	}
 	a := refusal(operation.InProgress(row.ID, row.Claimed))
+	if row.Tool == "execute_command" {
+		if j, ok := s.jobOf(context.WithoutCancel(ctx), row); ok {
+			a = operation.Answer{Status: operation.OutcomeInProgress, Data: j, Next: []operation.Next{
+				{Tool: "operation_status", Args: map[string]any{operation.IDField: row.ID, "wait_ms": 20000}, Why: "waits for its end"},
+			}}
+		}
+	}
 	a.Operation = row.Standing(false)
 	return a
 }
@@ -239,6 +250,9 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	}
 	crash.Point("op.dispatch.after")
 	data, err := e.run(ctx)
+	if errors.Is(err, errLeft) {
+		return s.waiting(ctx, t, t.op)
+	}
 	return s.finish(ctx, t, data, err, e)
 }
 
@@ -278,6 +292,8 @@ func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, e
 // record writes the end of an operation into the transaction of its last change.
 func (s *Service) record(ctx context.Context, tx store.Tx, t *turn, state operation.State, a *operation.Answer) error {
 	t.op.State, t.op.Ended = state, s.cfg.Now()
+	// Whoever waited has the end of a command with this answer; of every other one it is shown by a later question.
+	t.op.Acked = t.op.Acked || t.tool.Name == "execute_command" && !t.left.Load() && !t.op.Recovery
 	if t.op.Begun.IsZero() {
 		t.op.Begun = t.op.Ended
 	}
@@ -323,10 +339,20 @@ func unwritten(err error) error {
 
 // keepable are the arguments as they may be stored.
 func (t *turn) keepable() json.RawMessage {
-	if len(t.Args) > maxKeptArgs {
+	kept := t.Args
+	if slices.ContainsFunc(t.tool.secret, func(name string) bool { return t.args[name] != nil }) {
+		shown := maps.Clone(t.args)
+		for _, name := range t.tool.secret {
+			if shown[name] != nil {
+				shown[name] = json.RawMessage(`"[not kept]"`)
+			}
+		}
+		kept, _ = json.Marshal(shown) // raw members that were read are written as they are
+	}
+	if len(kept) > maxKeptArgs {
 		return nil
 	}
-	return t.Args
+	return kept
 }
 
 // maxKeptArgs bounds the arguments that are stored with an operation: what a retry needs, not what it carries.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"time"
 
 	"mcpx/internal/key"
 	"mcpx/internal/operation"
@@ -28,7 +29,7 @@ func (s *Service) Recover(ctx context.Context) error {
 			failed = errors.Join(failed, err)
 		}
 	}
-	return failed
+	return errors.Join(failed, s.recoverJobs(ctx))
 }
 
 func (s *Service) unfinished(ctx context.Context) ([]operation.Operation, error) {
@@ -63,14 +64,37 @@ func (s *Service) recoverOne(ctx context.Context, o operation.Operation) error {
 	if o.State == operation.Claimed {
 		return err // never begun: the same call goes on with the claim
 	}
+	t.op.Recovery = true
+	if l, ok := errors.AsType[*later](err); ok {
+		s.goOn(context.WithoutCancel(ctx), t, l)
+		return nil
+	}
+	if errors.Is(err, errNotRun) {
+		t.op.State, t.op.Begun, t.op.Evidence = operation.Claimed, time.Time{}, nil
+		return s.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutOperation(ctx, operation.PutOperation{Operation: t.op}) })
+	}
 	if err != nil {
 		if _, decided := errors.AsType[*operation.Refusal](err); !decided {
 			return err
 		}
 	}
-	t.op.Recovery = true
 	s.finish(ctx, t, data, err, e)
 	return nil
+}
+
+// goOn waits for the end of an effect that goes on by itself, and records it. Calls with its id wait meanwhile.
+func (s *Service) goOn(ctx context.Context, t *turn, l *later) {
+	leave, _ := s.enter(t.op.Name)
+	if leave == nil {
+		return // this daemon stops already
+	}
+	s.running.Go(func() {
+		defer leave()
+		data, err := l.wait(ctx)
+		if !errors.Is(err, errLeft) {
+			s.finish(ctx, t, data, err, nil)
+		}
+	})
 }
 
 // recoverEdit carries a batch to its end, or clears away what was staged for one that never began.

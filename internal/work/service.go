@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpx/internal/event"
@@ -22,7 +24,7 @@ import (
 	"mcpx/internal/store"
 )
 
-// Config is what a Service needs. Everything is required but Disabled and Gate.
+// Config is what a Service needs. Everything is required but Disabled, and what commands need.
 type Config struct {
 	DB  store.DB
 	Key []byte // makes digests of arguments; the same in every daemon of this home
@@ -37,13 +39,22 @@ type Config struct {
 	// Rules are the rules of the user and of the project with this root, as they are now.
 	Rules    func(root string) policy.Rules
 	Disabled []Toolset // their tools are not listed and answer TOOL_DISABLED
-	Gate     Gate      // nil: no command is started
+
+	Gate    Gate             // nil: no command is started
+	Runner  operation.Runner // nil: no command is started
+	Environ []string         // our own environment; commands get the allowed part of it
+	Jobs    int              // that run at once, for each principal and each project; 0 is operation.UsualJobs
 }
 
 // Service carries out calls.
 type Service struct {
 	cfg   Config
 	tools map[string]*tool
+	since time.Time // start of this daemon
+	jobs  *jobs
+
+	quit    chan struct{}  // closed when the daemon stops: what goes on by itself is left alone
+	running sync.WaitGroup // what follows jobs
 
 	mu      sync.Mutex                       // guards busy and stopped
 	busy    map[operation.Name]chan struct{} // closed at the end of the work
@@ -61,19 +72,25 @@ func New(c Config) (*Service, error) {
 	case len(c.Key) < 32:
 		return nil, errors.New("work: Config.Key has less than 32 bytes")
 	}
-	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}}
+	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{})}
+	s.jobs = &jobs{s: s, limit: cmp.Or(c.Jobs, operation.UsualJobs)}
 	for _, t := range catalogue() {
 		s.tools[t.Name] = &t
 	}
 	return s, nil
 }
 
-// Stop lets nothing begin any more, and returns when what has begun is recorded.
+// Stop lets nothing begin any more, and returns when what has begun is recorded, or is left to the next daemon: commands
+// run on.
 func (s *Service) Stop() {
 	s.mu.Lock()
+	if !s.stopped {
+		close(s.quit)
+	}
 	s.stopped = true
 	s.mu.Unlock()
 	s.all.Wait()
+	s.running.Wait()
 }
 
 // Call is one call of a tool.
@@ -97,6 +114,7 @@ type turn struct {
 	op   operation.Operation // of a call with an effect
 	// subject is what a person said yes to, for the dispatch; "" nobody had to be asked.
 	subject string
+	left    atomic.Bool // nobody waits for the end any more
 }
 
 // actor is who the events of the turn tell of.

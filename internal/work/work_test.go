@@ -31,7 +31,8 @@ type desk struct {
 	db    *storetest.Model
 	state string
 	clock atomic.Int64
-	rules policy.Rules // of every project
+	rules policy.Rules  // of every project
+	with  func(*Config) // changes what start makes
 }
 
 func newDesk(t *testing.T, more ...tool) *desk {
@@ -46,11 +47,15 @@ func newDesk(t *testing.T, more ...tool) *desk {
 func (d *desk) start(t *testing.T, db store.DB, more ...tool) {
 	t.Helper()
 	now := func() time.Time { return time.Unix(0, d.clock.Load()).UTC() }
-	s, err := New(Config{
+	c := Config{
 		DB: db, Key: []byte(strings.Repeat("k", 32)), IDs: id.NewSource(now, rand.NewChaCha8([32]byte{1})), Now: now, Log: slog.New(slog.DiscardHandler),
 		State: d.state, Home: "/home/dev", Redact: func(s string) string { return s }, Rules: func(string) policy.Rules { return d.rules },
 		Disabled: []Toolset{SetCommands},
-	})
+	}
+	if d.with != nil {
+		d.with(&c)
+	}
+	s, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
