@@ -25,9 +25,18 @@ func workKey(key []byte) []byte {
 // newWorker makes what carries out the tools of /mcp.
 func (d *Daemon) newWorker(seal []byte) (err error) {
 	d.rules = &projectRules{user: func() policy.Policy { return d.policiesNow().Work }, log: d.log}
+	runner, err := d.newRunner()
+	if err != nil {
+		return err
+	}
+	off := []work.Toolset{work.SetCommands}
+	if d.settings.Commands {
+		off = nil
+	}
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
-		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values, Rules: d.rules.of, Gate: d.newGate(),
+		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values, Rules: d.rules.of,
+		Disabled: off, Gate: d.newGate(), Runner: runner, Environ: d.cfg.Environ,
 	})
 	return err
 }

@@ -31,6 +31,7 @@ type Settings struct {
 	SandboxNetwork  bool          // commands in the sandbox reach the network
 	ProjectWrites   bool          // commands in the sandbox change the project itself
 	AcceptGaps      []string      // of the sandbox
+	Commands        bool          // agents may run commands, as far as the policy lets them
 
 	origin map[string]Origin // by key
 }
@@ -123,6 +124,15 @@ var Registry = []Setting{
 			return err
 		},
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Watch)} },
+	},
+	{
+		Key: "runtime.commands", Type: "true or false", Default: "false", older: "MCPX_ENABLE_COMMAND_EXECUTION", Effect: "internal/test/story/testdata/setting-commands.txtar",
+		Text: "Whether agents at `/mcp` have the tools that run commands. Each command is judged by the policy and runs in a sandbox. `MCPX_ENABLE_COMMAND_EXECUTION=1` of an earlier system means the same. Jobs that were started go on when it is turned off.",
+		set: func(s *Settings, v []string) (err error) {
+			s.Commands, err = trueOrFalse(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Commands)} },
 	},
 	{
 		Key: "sandbox.mechanism", Type: "auto, bwrap, landlock or none", Default: string(sandbox.Auto), older: "MCPX_WORKSPACE_SANDBOX", Effect: "internal/test/story/testdata/setting-sandbox.txtar",

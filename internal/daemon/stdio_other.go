@@ -8,6 +8,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
+	"mcpx/internal/operation"
 	"mcpx/internal/store"
 )
 
@@ -18,3 +19,6 @@ func (d *Daemon) stdio(store.Epoch) (gateway.Backend, error) {
 
 // sweep has nothing to end.
 func sweep(context.Context, api.Paths) (int, error) { return 0, nil }
+
+// newRunner has nothing: on this platform no commands are run.
+func (d *Daemon) newRunner() (operation.Runner, error) { return nil, nil }

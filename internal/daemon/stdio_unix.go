@@ -5,11 +5,13 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"os"
 
 	"mcpx/internal/api"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
+	"mcpx/internal/operation"
 	"mcpx/internal/shim"
 	"mcpx/internal/store"
 	"mcpx/internal/telemetry"
@@ -43,4 +45,12 @@ func sweep(ctx context.Context, paths api.Paths) (ended int, err error) {
 			Hinting("look at the processes with `ps`, and at that directory").Because(err)
 	}
 	return ended, err
+}
+
+// newRunner makes what runs the commands of agents.
+func (d *Daemon) newRunner() (operation.Runner, error) {
+	return shim.NewJobs(shim.JobsConfig{
+		StateDir: d.cfg.Paths.State, TempDir: os.TempDir(), Exe: d.cfg.Exe, Version: d.cfg.Version, Environ: d.cfg.Environ,
+		Log: telemetry.For(d.cfg.Log, "jobs"),
+	})
 }
