@@ -89,7 +89,6 @@ type run struct {
 	s       *Service
 	t       *turn
 	command command
-	job     *live
 }
 
 func beginCommand(ctx context.Context, s *Service, t *turn) (effect, error) {

@@ -446,7 +446,7 @@ func TestQueueOfJobs(t *testing.T) {
 		t.Errorf("%d starts of %d jobs, %v", len(lines), n, err)
 	}
 	seen, err := os.ReadFile(filepath.Join(b.root, "seen"))
-	for _, count := range strings.Fields(string(seen)) {
+	for count := range strings.FieldsSeq(string(seen)) {
 		if len(count) > 1 || count > fmt.Sprint(limit) {
 			t.Errorf("%s ran at once, %v", count, err)
 		}
