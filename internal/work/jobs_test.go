@@ -507,3 +507,32 @@ func TestLostJob(t *testing.T) {
 		t.Errorf("lost: %+v, %+v", a, s)
 	}
 }
+
+// TestAskedCommand: RT-107, RT-108 and RT-109 for commands.
+func TestAskedCommand(t *testing.T) {
+	b := newBench(t)
+	args := fmt.Sprintf(`{"operation_id":"op-asked-1","remote_session_id":%q,"shell":"echo asked; echo x >> mark; exit 6"}`, b.session)
+	a := b.waits(t, "execute_command", args)
+	if jobs := b.list(t, operation.ListJobs{}); len(jobs) > 0 {
+		t.Errorf("something was started: %+v", jobs)
+	}
+	b.restart(t)
+	if again := b.waits(t, "execute_command", args); again.ID != a.ID || !strings.Contains(again.Display, "echo asked; echo x >> mark; exit 6\nin "+b.root) {
+		t.Errorf("after a restart: %+v", again)
+	}
+	b.decide(t, a, true)
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			got := b.Do(context.Background(), Call{Tool: "execute_command", Args: json.RawMessage(args), Principal: session.Operator, Channel: "test"})
+			var s jobShown
+			if err := json.Unmarshal(got.Data, &s); err != nil || got.Refusal != nil || s.Code == nil || *s.Code != 6 {
+				t.Errorf("a call after the yes: %+v, %+v", got, s)
+			}
+		})
+	}
+	wg.Wait()
+	if data, err := os.ReadFile(filepath.Join(b.root, "mark")); string(data) != "x\n" {
+		t.Errorf("it ran %q times, %v", data, err)
+	}
+}
