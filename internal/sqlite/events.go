@@ -38,17 +38,22 @@ const (
 	sqlChainEnd   = `SELECT seq, hash FROM events WHERE seq = (SELECT max(seq) FROM events)`
 )
 
-// The same, the newest first.
-var (
-	sqlEventsBefore       = backwards(sqlEvents)
-	sqlEventsOfAreaBefore = backwards(sqlEventsOfArea)
-	sqlEventsAboutBefore  = backwards(sqlEventsAbout)
+// The same pages, the newest first.
+const (
+	sqlEventsBefore = `SELECT e.seq, e.at_us, e.kind, e.principal, e.client, e.channel, e.refs, e.summary, e.body_sha256, e.prev, e.hash, b.body
+		FROM events e LEFT JOIN event_bodies b ON b.seq = e.seq
+		WHERE e.seq < ? AND e.at_us >= ? ORDER BY e.seq DESC LIMIT ?`
+	sqlEventsOfAreaBefore = `SELECT e.seq, e.at_us, e.kind, e.principal, e.client, e.channel, e.refs, e.summary, e.body_sha256, e.prev, e.hash, b.body
+		FROM events e LEFT JOIN event_bodies b ON b.seq = e.seq
+		WHERE e.area = ?1 AND e.seq < ?3 AND e.at_us >= ?4 AND (?2 = '' OR e.kind = ?2) ORDER BY e.seq DESC LIMIT ?5`
+	sqlEventsAboutBefore = `SELECT e.seq, e.at_us, e.kind, e.principal, e.client, e.channel, e.refs, e.summary, e.body_sha256, e.prev, e.hash, b.body
+		FROM event_refs r CROSS JOIN events e ON e.seq = r.seq LEFT JOIN event_bodies b ON b.seq = e.seq
+		WHERE r.name = ?1 AND r.value = ?2 AND r.seq < ?6 AND e.at_us >= ?7
+		AND (?4 = '' OR e.area = ?4) AND (?5 = '' OR e.kind = ?5)
+		AND NOT EXISTS (SELECT 1 FROM json_each(?3) q WHERE NOT EXISTS
+			(SELECT 1 FROM event_refs o WHERE o.name = q.key AND o.value = q.value AND o.seq = r.seq))
+		ORDER BY r.seq DESC LIMIT ?8`
 )
-
-// backwards turns the order of a page around: what it begins after is then what it ends before.
-func backwards(page string) string {
-	return strings.NewReplacer("seq > ?", "seq < ?", "ORDER BY e.seq", "ORDER BY e.seq DESC", "ORDER BY r.seq", "ORDER BY r.seq DESC").Replace(page)
-}
 
 func scanEvent(row scanner) (event.Event, error) {
 	var (
