@@ -8,6 +8,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -57,9 +58,9 @@ var defaults = limits{
 	finish: 600 * time.Millisecond, bye: 300 * time.Millisecond, first: 2 * time.Second, notice: 30 * time.Second,
 }
 
-// Config says what to connect with what. Server, Dial, In, Out and Err are required.
+// Config says what to connect with what. Dial, In, Out and Err are required.
 type Config struct {
-	Server string            // name of the server in the catalog
+	Server string            // name of the server in the catalog; "" are the tools of mcpx itself
 	Agent  string            // name of the agent, "" unknown
 	Cwd    string            // canonical absolute directory of the client, "" unknown
 	Pass   map[string]string // variables for the entry's env_pass
@@ -88,8 +89,6 @@ func Run(ctx context.Context, c Config) error { return run(ctx, c, defaults) }
 
 func run(ctx context.Context, c Config, l limits) error {
 	switch {
-	case c.Server == "":
-		return errors.New("bridge: Config.Server is required")
 	case c.Dial == nil:
 		return errors.New("bridge: Config.Dial is required")
 	case c.In == nil || c.Out == nil || c.Err == nil:
@@ -99,7 +98,7 @@ func run(ctx context.Context, c Config, l limits) error {
 		c.Now = time.Now
 	}
 	b := &bridge{
-		cfg: c, lim: l, target: "http://localhost/servers/" + url.PathEscape(c.Server) + "/mcp",
+		cfg: c, lim: l, target: targetOf(c.Server),
 		queue: make(chan *item, maxQueue), room: semaphore.NewWeighted(maxQueued),
 		instance: newInstance(), calls: map[string]*call{}, out: output{w: c.Out}, state: restorable{subs: map[string][]byte{}},
 	}
@@ -117,6 +116,14 @@ func run(ctx context.Context, c Config, l limits) error {
 	b.client = &http.Client{Transport: b.transport}
 	b.life, b.stop = context.WithCancelCause(ctx)
 	return b.serve()
+}
+
+// targetOf is where requests go.
+func targetOf(server string) string {
+	if server == "" {
+		return "http://localhost/mcp"
+	}
+	return "http://localhost/servers/" + url.PathEscape(server) + "/mcp"
 }
 
 // newInstance is a name that no other bridge has and that nobody can guess.
@@ -196,7 +203,7 @@ func (b *bridge) greet() error {
 	}
 	defer discard(r)
 	if r.StatusCode == http.StatusNotFound {
-		return refused(b.cfg.Server, readSome(r.Body))
+		return refused(b.name(), readSome(r.Body))
 	}
 	return nil // 405: the route exists, and there is no session yet
 }
@@ -236,8 +243,11 @@ func (b *bridge) refuse(reason error) {
 // say writes one line for people.
 func (b *bridge) say(format string, args ...any) {
 	// Best effort: a client that closed stderr loses the reason and nothing else.
-	_, _ = fmt.Fprintf(b.cfg.Err, "mcpx connect %s: %s\n", b.cfg.Server, fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(b.cfg.Err, "mcpx connect %s: %s\n", b.name(), fmt.Sprintf(format, args...))
 }
+
+// name is what people are told about the other end.
+func (b *bridge) name() string { return cmp.Or(b.cfg.Server, "(its own tools)") }
 
 // output writes whole lines.
 type output struct {

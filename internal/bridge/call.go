@@ -177,7 +177,7 @@ func (b *bridge) receive(c *call, s *session, r *http.Response) (bool, *trouble)
 	case c.isCancelled():
 		return false, nil
 	case r.StatusCode == http.StatusNotFound && !c.hidden:
-		reason := refused(b.cfg.Server, body)
+		reason := refused(b.name(), body)
 		b.die(reason)
 		return false, unavailable(reason)
 	}

@@ -51,7 +51,7 @@ func (b *bridge) fail(c *call, t *trouble) {
 	if t.class != "" {
 		var err error
 		data, err = json.Marshal(map[string]any{"mcpx": map[string]string{
-			"class": t.class, "retry": t.retry, "server": b.cfg.Server, "method": c.method,
+			"class": t.class, "retry": t.retry, "server": b.name(), "method": c.method,
 		}})
 		if err != nil {
 			panic("bridge: own error data does not encode: " + err.Error())
@@ -62,7 +62,7 @@ func (b *bridge) fail(c *call, t *trouble) {
 	c.waiting = nil
 	c.mu.Unlock()
 	for _, id := range open {
-		b.deliver(rpc.ErrorResponse(id, t.code, b.cfg.Server+": "+t.text, data))
+		b.deliver(rpc.ErrorResponse(id, t.code, b.name()+": "+t.text, data))
 	}
 }
 

@@ -27,9 +27,10 @@ var harmless = map[string]bool{
 	"resources/templates/list": true, "resources/read": true, "ping": true,
 }
 
-// mayRepeat allows one more copy of a harmless request of which nothing has come back.
-func (c *call) mayRepeat() bool {
-	if c.told > 0 || c.copies >= maxCopies || !harmless[c.method] && !c.hidden {
+// mayRepeat allows one more copy of a harmless request of which nothing has come back. With once every request is harmless:
+// whoever serves it makes sure that its effect happens once.
+func (c *call) mayRepeat(once bool) bool {
+	if c.told > 0 || c.copies >= maxCopies || !harmless[c.method] && !c.hidden && !once {
 		return false
 	}
 	c.copies++
@@ -54,7 +55,7 @@ func (b *bridge) lost(c *call, text string) (again bool, t *trouble) {
 	switch {
 	case c.isCancelled():
 		return false, nil
-	case c.mayRepeat():
+	case c.mayRepeat(b.cfg.Server == ""): // the tools of mcpx take an operation_id
 		return true, nil
 	}
 	return false, sentUnknown(text)

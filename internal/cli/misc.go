@@ -20,11 +20,12 @@ import (
 )
 
 var connect = Command{
-	Path: "connect", Short: "Connect one agent on stdin and stdout to a server", Args: "NAME", Min: 1, Max: 1, Complete: serverNames,
+	Path: "connect", Short: "Connect one agent on stdin and stdout to a server, or to the tools of mcpx", Args: "[NAME]", Max: 1, Complete: serverNames,
 	Long: "For agents that only speak stdio: put `mcpx connect NAME` where the command of a server stands. It survives a\n" +
 		"restart of the daemon without the agent noticing, and starts the daemon when none runs. stdout carries the\n" +
-		"protocol and nothing else; the end of stdin ends it.",
-	Example: "mcpx connect memory\nmcpx connect --agent cline --pass GITHUB_TOKEN github",
+		"protocol and nothing else; the end of stdin ends it. Without NAME the agent gets the tools for projects that are\n" +
+		"served at /mcp; a call that a daemon did not answer is made again, and its operation_id makes it happen once.",
+	Example: "mcpx connect memory\nmcpx connect\nmcpx connect --agent cline --pass GITHUB_TOKEN github",
 	Flags: []Flag{
 		{Name: "agent", Kind: StringFlag, Value: "KIND", Usage: "name of the agent, KIND, for sharing agent: any name, such as cline; agents of one name share"},
 		{Name: "cwd", Kind: StringFlag, Value: "DIR", Usage: "the agent's project DIR, for sharing workspace (default: the current directory)"},
@@ -45,6 +46,10 @@ var connect = Command{
 				f := fault.From(err)
 				return fault.New(fault.Invalid, "usage").Saying("--agent: %s", strings.TrimPrefix(f.Message, "name: ")).Hinting("%s", f.Hint)
 			}
+		}
+		if a.Pos(0) == "" && a.Given("pass") {
+			return fault.New(fault.Invalid, "usage").Saying("--pass hands variables on to a server, and none is named").
+				Hinting("name it: mcpx connect --pass VAR NAME")
 		}
 		pass, err := e.passed(ctx, a.Pos(0), a.Strings("pass"))
 		if err != nil {

@@ -28,7 +28,7 @@ type Bridge struct {
 	ended   error    // set when stdout ended
 }
 
-// Connect starts `mcpx connect` for a server; it waits for a daemon and starts none. The client ends with the test.
+// Connect starts `mcpx connect` for a server, "" for the tools of mcpx; it waits for a daemon and starts none. The client ends with the test.
 func (g *Gateway) Connect(server string, flags ...string) *Bridge {
 	g.t.Helper()
 	return g.connect(server, append([]string{"--no-start"}, flags...))
@@ -43,7 +43,11 @@ func (g *Gateway) ConnectStarting(server string, flags ...string) *Bridge {
 func (g *Gateway) connect(server string, flags []string) *Bridge {
 	g.t.Helper()
 	b := &Bridge{t: g.t, waiting: map[string]chan []byte{}}
-	b.cmd = exec.Command(g.Binary, append(append([]string{"connect"}, flags...), server)...)
+	args := append([]string{"connect"}, flags...)
+	if server != "" {
+		args = append(args, server)
+	}
+	b.cmd = exec.Command(g.Binary, args...)
 	b.cmd.Env, b.cmd.Dir = g.Environ(), g.Home
 	b.cmd.Stderr = g.log
 	var err error
