@@ -215,8 +215,8 @@ var daemonRestart = Command{
 	Long: "Use it after an upgrade of mcpx or a change of a setting that waits for a restart. The new process gets the\n" +
 		"listening sockets and the servers: they go on, with their state, and so do the sessions and the calls in flight,\n" +
 		"however long they take. When it cannot start, the old one goes on; when none runs, one is started. An address\n" +
-		"that was given with --listen is kept, and so is the environment of the daemon, unless --env replaces it. Servers\n" +
-		"that were added with --supervised=false end; calls that run there get 10s.",
+		"that was given with --listen is kept, also after the daemon was killed, and so is the environment of the daemon,\n" +
+		"unless --env replaces it. Servers that were added with --supervised=false end; calls that run there get 10s.",
 	Example: "mcpx daemon restart\nGITHUB_TOKEN=... mcpx daemon restart --env",
 	Flags: []Flag{
 		listenFlag,

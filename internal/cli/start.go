@@ -10,6 +10,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/atomicfile"
+	"mcpx/internal/daemon"
 	"mcpx/internal/fault"
 	"mcpx/internal/process"
 )
@@ -66,6 +67,9 @@ func (e *Env) startDaemon(ctx context.Context, flags []string) (started bool, er
 
 	if _, err := api.NewClient(paths.Socket()).DaemonStatus(ctx, api.None{}); !away(err) {
 		return false, err
+	}
+	if last := daemon.LastListen(paths); last != "" && len(flags) == 0 {
+		flags = []string{"--listen", last}
 	}
 	return true, e.spawn(ctx, paths, flags)
 }

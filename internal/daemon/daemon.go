@@ -136,7 +136,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	crash.Point("daemon.state-made")
-	me := owner{Pid: os.Getpid(), Started: c.Now().UTC(), Version: c.Version}
+	me := owner{Pid: os.Getpid(), Started: c.Now().UTC(), Version: c.Version, Listener: c.Listen, Given: c.Listen != ""}
 	var err error
 	grace := lockGrace
 	if c.Take != nil {

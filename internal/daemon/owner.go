@@ -19,6 +19,18 @@ type owner struct {
 	Started  time.Time `json:"started"`
 	Version  string    `json:"version"`
 	Listener string    `json:"listener,omitempty"`
+	Given    bool      `json:"listener_given,omitempty"` // with --listen
+}
+
+// LastListen is the address that a daemon was given with --listen which was killed; "" when it was given none, or ended in
+// order. Whoever takes its place listens there, too: agents have that address.
+func LastListen(paths api.Paths) string {
+	data, err := os.ReadFile(paths.Owner())
+	var o owner
+	if err != nil || json.Unmarshal(data, &o) != nil || !o.Given || CheckListen(o.Listener) != nil {
+		return ""
+	}
+	return o.Listener
 }
 
 // lockGrace is how long a start waits for a lock that is held: the kernel takes a moment to clear a daemon that was
