@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"log/slog"
+	"path/filepath"
 
 	"mcpx/internal/id"
 	"mcpx/internal/key"
@@ -35,10 +36,18 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	}
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
-		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Redact: d.redact.Values, Rules: d.rules.of,
+		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Data: dataHome(d.cfg.Getenv), Redact: d.redact.Values, Rules: d.rules.of,
 		Disabled: off, Gate: d.newGate(), Runner: runner, Environ: d.cfg.Environ,
 	})
 	return err
+}
+
+// dataHome is where programs keep the data of the user, by the base directory specification.
+func dataHome(getenv func(string) string) string {
+	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(getenv("HOME"), ".local", "share")
 }
 
 // recoverOperations carries to its end what an earlier daemon has begun. What cannot be decided now waits, and keeps

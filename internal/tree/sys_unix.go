@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -154,3 +155,13 @@ func renameAt(dirA *os.File, from string, dirB *os.File, to string) error {
 
 // regroup gives an open file another group.
 func regroup(f *os.File, group uint32) error { return f.Chown(-1, int(group)) }
+
+// ownedBy says whether an open file belongs to a user.
+func ownedBy(f *os.File, uid int) bool {
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == uid
+}

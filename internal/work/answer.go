@@ -90,9 +90,12 @@ func (s *Service) fitted(ctx context.Context, tx store.Tx, t *turn, a operation.
 // keep stores bytes so that a reference leads to them.
 func (s *Service) keep(ctx context.Context, tx store.Tx, t *turn, media string, data []byte) (operation.Kept, error) {
 	sum := digest(data)
-	kept := operation.Kept{Ref: "r_" + sum[:24], Principal: t.Principal, Media: media, SHA256: sum, Made: s.cfg.Now(), Bytes: data}
+	kept := operation.Kept{Ref: keptRef(sum), Principal: t.Principal, Media: media, SHA256: sum, Made: s.cfg.Now(), Bytes: data}
 	return kept, tx.KeepResult(ctx, operation.KeepResult{Result: kept})
 }
+
+// keptRef is the reference to bytes with this digest.
+func keptRef(sum string) string { return "r_" + sum[:24] }
 
 // digest is the SHA-256 of bytes in hex.
 func digest(b []byte) string {

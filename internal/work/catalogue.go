@@ -133,6 +133,10 @@ func catalogue() []tool {
 			Description: "Create, change and rename files in one batch: all edits happen or none, also in a crash. An update needs expect_sha256 from a read. Each edit takes one of replacements, range, append, content and content_base64. dry_run shows what would happen.",
 		}, mutates: true, class: operation.FS, reads: editRehearses, read: rehearseEdit, begin: beginEdit, recover: recoverEdit},
 		{Tool: Tool{
+			Name: "remove_files", Set: SetFiles, Destructive: true, Args: RemoveFiles{},
+			Description: "Remove files to the system's trash in two steps. prepare freezes what would be removed and asks a person; submit removes it after their yes, if nothing of it has changed. restore brings it back and overwrites nothing; status tells where it is. All but status take operation_id.",
+		}, mutates: true, class: operation.FS, reads: removeLooks, read: removeStatus, begin: beginRemove, recover: recoverRemove},
+		{Tool: Tool{
 			Name: "execute_command", Set: SetCommands, Destructive: true, OpenWorld: true, Args: ExecuteCommand{},
 			Description: "Run a command in the project and get its exit code and output. After wait_ms it answers in_progress with a job_id; the command runs on, also when you leave. Every part of the command is judged by the policy, and it runs in a sandbox. A non-zero exit code is a result, not an error.",
 		}, mutates: true, class: operation.Spawn, wait: executeWait, secret: keptSecret, begin: beginCommand, recover: recoverCommand},

@@ -398,20 +398,33 @@ func (s *Service) cleared(ctx context.Context, err error) {
 
 // batchEnd is what a batch has come to, as an answer.
 func batchEnd(answer edited, o tree.Outcome) (any, error) {
+	if err := notApplied(o); err != nil {
+		return nil, err
+	}
+	answer.Applied, answer.Warnings, answer.Weak = true, o.Warnings, weak(o)
+	return answer, nil
+}
+
+// weak is what is told of a file system that cannot exchange two names.
+func weak(o tree.Outcome) string {
+	if o.Weak {
+		return "weak"
+	}
+	return ""
+}
+
+// notApplied is the refusal of a batch that was not applied; nil: it was.
+func notApplied(o tree.Outcome) error {
 	switch o.State {
 	case tree.Contested:
-		return nil, operation.Refuse(operation.Contested, "somebody else changed files of this batch at the same moment; nothing of theirs is lost").
+		return operation.Refuse(operation.Contested, "somebody else changed files of this batch at the same moment; nothing of theirs is lost").
 			Retrying(fault.Never).Ending(operation.OutcomeUnclear).With("paths", o.Exceptions)
 	case tree.Unchanged:
 		if o.Cause != nil {
-			return nil, problem(o.Cause)
+			return problem(o.Cause)
 		}
-		return nil, operation.Refuse("CANONICAL_MOVED", "a file changed meanwhile; nothing was changed")
+		return operation.Refuse("CANONICAL_MOVED", "a file changed meanwhile; nothing was changed")
 	case tree.Applied:
 	}
-	answer.Applied, answer.Warnings = true, o.Warnings
-	if o.Weak {
-		answer.Weak = "weak"
-	}
-	return answer, nil
+	return nil
 }

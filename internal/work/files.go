@@ -139,6 +139,9 @@ var retries = map[tree.Code]fault.Retry{
 
 // problem makes the refusal of what the file system or the text refused.
 func problem(err error) error {
+	if r, ok := errors.AsType[*operation.Refusal](err); ok { // the policy's, however deep it was asked
+		return r
+	}
 	if p, ok := errors.AsType[*tree.Problem](err); ok {
 		r := operation.Refuse(operation.Code(p.Code), "%s", p.Message)
 		r.Details = p.Details

@@ -9,7 +9,6 @@ import (
 
 	"mcpx/internal/key"
 	"mcpx/internal/operation"
-	"mcpx/internal/session"
 	"mcpx/internal/store"
 	"mcpx/internal/tree"
 )
@@ -99,15 +98,7 @@ func (s *Service) goOn(ctx context.Context, t *turn, l *later) {
 
 // recoverEdit carries a batch to its end, or clears away what was staged for one that never began.
 func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, end ending, err error) {
-	var p session.Admission
-	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		p.Project, err = r.ProjectByID(ctx, session.ByID{ID: t.op.Project})
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	x, err := s.open(p)
+	x, err := s.ofProject(ctx, t.op.Project)
 	if err != nil {
 		return nil, nil, undecided(err)
 	}

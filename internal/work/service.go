@@ -35,6 +35,7 @@ type Config struct {
 	State  string
 	Own    []string
 	Home   string
+	Data   string              // the directory of the user's data, in which the trash is; "" there is none
 	Redact func(string) string // takes the values of secrets out of text
 	// Rules are the rules of the user and of the project with this root, as they are now.
 	Rules    func(root string) policy.Rules

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,7 +50,7 @@ func (d *desk) start(t *testing.T, db store.DB, more ...tool) {
 	now := func() time.Time { return time.Unix(0, d.clock.Load()).UTC() }
 	c := Config{
 		DB: db, Key: []byte(strings.Repeat("k", 32)), IDs: id.NewSource(now, rand.NewChaCha8([32]byte{1})), Now: now, Log: slog.New(slog.DiscardHandler),
-		State: d.state, Home: "/home/dev", Redact: func(s string) string { return s }, Rules: func(string) policy.Rules { return d.rules },
+		State: d.state, Home: "/home/dev", Data: filepath.Join(d.state, "data"), Redact: func(s string) string { return s }, Rules: func(string) policy.Rules { return d.rules },
 		Disabled: []Toolset{SetCommands},
 	}
 	if d.with != nil {
