@@ -41,6 +41,12 @@ type answered struct {
 		Files []struct {
 			After string `json:"after_sha256"`
 		} `json:"files"`
+		Job    string `json:"job_id"`
+		State  string `json:"state"`
+		Exit   *int   `json:"exit_code"`
+		Stdout struct {
+			Text string `json:"text"`
+		} `json:"stdout"`
 	} `json:"data"`
 	Operation struct {
 		Replayed bool `json:"replayed"`
@@ -101,14 +107,51 @@ func encoded(t *testing.T, value any) string {
 	return string(raw)
 }
 
+// allowed is the policy of a person who lets agents run the test of the project.
+const allowed = `[[commands.rule]]
+id = "own-test"
+decision = "allow"
+program = "make"
+subcommand = "test"
+`
+
+// commanding is a daemon with a project, whose agents may run commands.
+func commanding(t *testing.T) (g *rig.Gateway, dir string) {
+	t.Helper()
+	g = rig.New(t)
+	g.Extra = []string{"MCPX_RUNTIME_COMMANDS=true"}
+	config := filepath.Join(g.Home, "config")
+	if err := os.MkdirAll(config, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(config, "policy.toml"), []byte(allowed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.Serve()
+	dir = filepath.Join(t.TempDir(), "shop")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g.Must("project", "add", dir)
+	return g, dir
+}
+
+// put writes a file of the project.
+func put(t *testing.T, dir, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestSessionOverClients: a person changes from one client to another in the middle of the work, and the daemon is killed
-// in between. The session, its plan and the record of what was done are there for the other client.
+// in between. The session, its plan, its job and the record of what was done are there for the other client.
 func TestSessionOverClients(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		for first, second := range map[string]string{"inspector": "mcp-remote", "mcp-remote": "inspector"} {
 			t.Run(era+"/"+first+" then "+second, func(t *testing.T) {
-				g := rig.Start(t)
-				shop(t, g)
+				g, dir := commanding(t)
+				put(t, dir, "Makefile", "test:\n\t@echo begun; sleep 3; echo ended; exit 7\n")
 				url, spoken := tapped(t, g)
 				call := runtimeClients[first](t, url, era)
 				opened := call(t, "session", map[string]any{"action": "open", "project": "shop", "operation_id": "open-shop-1"})
@@ -132,6 +175,11 @@ func TestSessionOverClients(t *testing.T) {
 					t.Fatalf("edit: %+v", written)
 				}
 
+				started := call(t, "start_command", map[string]any{"remote_session_id": session, "operation_id": "test-shop-1", "argv": []string{"make", "test"}})
+				if !started.OK || started.Data.Job == "" {
+					t.Fatalf("start: %+v", started)
+				}
+
 				g.Kill()
 				g.Serve()
 
@@ -141,6 +189,15 @@ func TestSessionOverClients(t *testing.T) {
 				}
 				if a := call(t, "edit_files", edit); !a.OK || !a.Operation.Replayed || a.Data.Files[0].After != written.Data.Files[0].After {
 					t.Errorf("the edit, again: %+v", a)
+				}
+				var job answered
+				rig.Until(t, clientWithin, "the job has ended", func() bool {
+					job = call(t, "command_status", map[string]any{"job_id": started.Data.Job, "wait_ms": 10000})
+					return job.Data.State != "running"
+				})
+				// make says 2 for whatever its recipe ended with
+				if job.Data.State != "exited" || job.Data.Exit == nil || *job.Data.Exit != 2 || job.Data.Stdout.Text != "begun\nended\n" {
+					t.Errorf("the job over the kill: %+v", job)
 				}
 				update := func(id, to string, more map[string]any) answered {
 					args := map[string]any{"action": "update", "remote_session_id": session, "operation_id": id, "task": "write", "state": to}
@@ -196,16 +253,14 @@ func tapped(t *testing.T, g *rig.Gateway) (at string, spoken func() map[string]i
 	}
 }
 
-// TestAgentsAtTheRuntime: real agents from npm, with a stub in place of the model, open a session, read a file and edit it
-// by what they read.
+// TestAgentsAtTheRuntime: real agents from npm, with a stub in place of the model, open a session, read a file, edit it by
+// what they read, and run the test of the project.
 func TestAgentsAtTheRuntime(t *testing.T) {
 	for name, agent := range map[string]func(t *testing.T, model, url, prompt string) output{"claude code": claude, "codex": codex} {
 		t.Run(name, func(t *testing.T) {
-			g := rig.Start(t)
-			file := filepath.Join(shop(t, g), "price.txt")
-			if err := os.WriteFile(file, []byte("apples 3\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			g, dir := commanding(t)
+			put(t, dir, "Makefile", "test:\n\t@grep -qx 'apples 4' price.txt && echo the price is right\n")
+			put(t, dir, "price.txt", "apples 3\n")
 			m := &certify.Model{}
 			step := func(tool, args string, values ...any) {
 				m.Plan = append(m.Plan, certify.Call{Tool: regexp.MustCompile(`\b\w*` + tool + `$`), Args: json.RawMessage(fmt.Sprintf(args, values...))})
@@ -213,6 +268,7 @@ func TestAgentsAtTheRuntime(t *testing.T) {
 			step("session", `{"action":"open","project":"shop","operation_id":"open-shop-1"}`)
 			step("read_file", `{}`)
 			step("edit_files", `{}`)
+			step("execute_command", `{}`)
 			var session string
 			m.Between = func(done int) {
 				last := m.Results()[done-1]
@@ -222,30 +278,22 @@ func TestAgentsAtTheRuntime(t *testing.T) {
 					session = regexp.MustCompile(`rs_\w+`).FindString(last)
 					step("read_file", `{"remote_session_id":%q,"path":"price.txt"}`, session)
 					step("edit_files", `{}`)
+					step("execute_command", `{}`)
 				case 2:
 					sum := regexp.MustCompile(`[0-9a-f]{64}`).FindString(last)
 					step("edit_files", `{"remote_session_id":%q,"operation_id":"edit-price-1","edits":[{"path":"price.txt","expect_sha256":%q,"replacements":[{"old":"3","new":"4"}]}]}`, session, sum)
+					step("execute_command", `{}`)
+				case 3:
+					step("execute_command", `{"remote_session_id":%q,"operation_id":"test-price-1","argv":["make","test"]}`, session)
 				}
 			}
 			model := httptest.NewServer(m)
 			t.Cleanup(model.Close)
 			o := agent(t, model.URL, "http://"+g.Addr+"/mcp", "raise the price of apples")
-			if raw, err := os.ReadFile(file); err != nil || string(raw) != "apples 4\n" {
+			raw, err := os.ReadFile(filepath.Join(dir, "price.txt"))
+			if err != nil || string(raw) != "apples 4\n" || !strings.Contains(o.stdout, "the price is right") {
 				t.Errorf("the file is %q (%v)\n%s\n%s\nresults: %q\noffers: %q", raw, err, o.stdout, o.stderr, m.Results(), m.Offers())
 			}
 		})
 	}
-}
-
-// shop registers an empty directory as the project shop.
-func shop(t *testing.T, g *rig.Gateway) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "shop")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if out := g.Must("project", "add", dir); !strings.Contains(out, "shop") {
-		t.Fatalf("project add: %s", out)
-	}
-	return dir
 }
