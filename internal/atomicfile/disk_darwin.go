@@ -38,3 +38,12 @@ func immutable(f *os.File) (bool, error) {
 
 // Unwritten: there are no leases here.
 func Unwritten(*os.File, func() error) (leased bool, err error) { return false, nil }
+
+// Clone makes a file that shares the bytes of another one until one of them is written: fs.PathError where the file system
+// cannot.
+func Clone(from, to string) error {
+	if err := unix.Clonefile(from, to, 0); err != nil {
+		return &os.PathError{Op: "clone", Path: to, Err: err}
+	}
+	return nil
+}

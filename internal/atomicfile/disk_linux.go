@@ -64,3 +64,21 @@ func Unwritten(f *os.File, read func() error) (leased bool, err error) {
 	}
 	return true, err
 }
+
+// Clone makes a file that shares the bytes of another one until one of them is written: fs.PathError where the file system
+// cannot.
+func Clone(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())); err != nil {
+		return errors.Join(&os.PathError{Op: "clone", Path: to, Err: err}, dst.Close(), os.Remove(to))
+	}
+	return dst.Close()
+}

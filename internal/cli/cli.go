@@ -32,6 +32,7 @@ func Main(args []string) int {
 		color: process.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 		tty:   controllingTerminal, ttyColor: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 	}
+	e.prove = e.tried
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	err := run(ctx, e, args)

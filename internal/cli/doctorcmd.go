@@ -4,26 +4,38 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"mcpx/internal/api"
 	"mcpx/internal/converge"
+	"mcpx/internal/daemon"
 	"mcpx/internal/fault"
 )
 
 var doctor = Command{
 	Path: "doctor", Short: "Tell everything that is wrong, and the command that fixes it",
 	Long: "What `mcpx health` says, and beside it what only a look at this machine tells: database, log and backups, modes of the\n" +
-		"files of mcpx, port, service. Blockers come first; exit code 1 with one. It writes nothing and starts no daemon: without\n" +
-		"one it says so, and what can be seen without one. docs/findings.md explains the words.",
+		"files of mcpx, port, service. Blockers come first; exit code 1 with one. Then what this machine can do is tried: the\n" +
+		"sandbox for commands of agents, and what edits and jobs rely on. It leaves nothing behind and starts no daemon: without\n" +
+		"one it says so, and what can be seen without one. docs/findings.md explains the words, docs/policy.md the sandbox.",
 	Example: "mcpx doctor\nmcpx doctor --json",
 	Run: func(ctx context.Context, e *Env, _ Args) error {
 		out, err := e.examine(ctx)
 		if err != nil {
 			return err
 		}
-		if err := e.Show(out, func(w io.Writer) { e.printHealth(w, out.Health); e.printCounts(w, out.Counts) }); err != nil {
+		paths, err := e.Paths()
+		if err != nil {
+			return err
+		}
+		out.Machine = e.prove(ctx, paths)
+		if err := e.Show(out, func(w io.Writer) {
+			e.printHealth(w, out.Health)
+			e.printCounts(w, out.Counts)
+			e.printMachine(w, out.Machine)
+		}); err != nil {
 			return err
 		}
 		return verdict(out.Health)
@@ -33,7 +45,22 @@ var doctor = Command{
 // diagnosis is the answer of doctor.
 type diagnosis struct {
 	api.Health
-	Counts map[converge.Weight]int `json:"counts"`
+	Counts  map[converge.Weight]int `json:"counts"`
+	Machine []daemon.Ability        `json:"machine"`
+}
+
+func (e *Env) printMachine(w io.Writer, all []daemon.Ability) {
+	line(w, "\nThis machine, as it was tried just now:")
+	for _, a := range all {
+		state := e.paint(green, "yes")
+		if !a.Works {
+			state = e.paint(yellow, "no ")
+		}
+		line(w, "%s %s: %s", state, a.Name, plain(a.Detail))
+		if a.Fix != "" {
+			line(w, "    %s", plain(a.Fix))
+		}
+	}
 }
 
 func (e *Env) printCounts(w io.Writer, counts map[converge.Weight]int) {
@@ -88,6 +115,15 @@ func diagnose(all []api.Finding) diagnosis {
 		}
 	}
 	return out
+}
+
+// tried tells what this machine can do.
+func (e *Env) tried(ctx context.Context, paths api.Paths) []daemon.Ability {
+	exe, err := os.Executable()
+	if err != nil {
+		return []daemon.Ability{{Name: "sandbox", Detail: err.Error()}}
+	}
+	return daemon.Prove(ctx, daemon.ProveConfig{Paths: paths, Getenv: e.Getenv, Environ: os.Environ(), Exe: exe})
 }
 
 // withoutDaemon tells what is wrong when no daemon answers.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/daemon"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
 )
@@ -33,6 +34,7 @@ type Env struct {
 	ttyColor bool                               // colours are wanted there
 
 	again func(ctx context.Context, args []string) error // carries out another command line
+	prove func(ctx context.Context, paths api.Paths) []daemon.Ability
 
 	successor bool // this process took over from the daemon that started it: nobody waits for its end
 	json      bool

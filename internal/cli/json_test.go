@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -23,6 +24,7 @@ import (
 	"mcpx/internal/approval"
 	"mcpx/internal/auth"
 	"mcpx/internal/converge"
+	"mcpx/internal/daemon"
 	"mcpx/internal/event"
 )
 
@@ -236,6 +238,9 @@ func newAnswering(t *testing.T) (*terminalOf, string) {
 		In: strings.NewReader(""), Out: &x.out, Err: &x.err, Version: "test", Now: func() time.Time { return now },
 		Getenv: func(name string) string { return map[string]string{"MCPX_HOME": home, "HOME": home}[name] },
 		tty:    func() (io.ReadWriteCloser, error) { return &typist{}, nil },
+		prove: func(context.Context, api.Paths) []daemon.Ability {
+			return []daemon.Ability{{Name: "sandbox", Works: true, Detail: "detail", Fix: "fix"}}
+		},
 	}
 	paths, err := x.env.Paths()
 	if err != nil {

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -73,8 +75,19 @@ func TestConfigErrors(t *testing.T) {
 
 // TestShippedRules: every id that a verdict can have is in the list, and the list is in the document.
 func TestShippedRules(t *testing.T) {
+	document, err := os.ReadFile("../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]bool{}
+	for line := range strings.Lines(string(document)) {
+		rows[strings.TrimSpace(line)] = true
+	}
 	seen := map[string]bool{}
 	for _, s := range ShippedRules() {
+		if row := fmt.Sprintf("| `%s` | %s | %s |", s.ID, s.Decision, s.Matches); !rows[row] {
+			t.Errorf("docs/policy.md has no row %s", row)
+		}
 		if seen[s.ID] || s.Matches == "" || s.Decision.rank() == 0 {
 			t.Errorf("%+v", s)
 		}

@@ -6,6 +6,14 @@ import (
 	"mcpx/internal/policy"
 )
 
+// The versions of the interface that brought something a level needs.
+const (
+	abiRefer    = 2
+	abiTruncate = 3
+	abiDevices  = 5
+	abiScopes   = 6
+)
+
 // landlocked is the argument list for Landlock: one stub puts the rules on itself and becomes the command.
 func (s *Sandbox) landlocked(r Request) ([]string, error) {
 	for _, hidden := range r.Hidden {

@@ -24,14 +24,6 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// The versions of the interface that brought something a level needs.
-const (
-	abiRefer    = 2
-	abiTruncate = 3
-	abiDevices  = 5
-	abiScopes   = 6
-)
-
 // harmlessDevices can be written by everybody.
 var harmlessDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts"}
 
