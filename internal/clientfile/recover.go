@@ -3,6 +3,7 @@ package clientfile
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"mcpx/internal/atomicfile"
@@ -23,7 +24,7 @@ func (f *Files) Recover(ctx context.Context, look converge.Look, receipt string,
 	}
 	f.dropOwnLocks(look, receipt, changes)
 	if len(intents) == 0 || len(intents) != len(changes) {
-		return nil, false, nil, nil
+		return nil, false, nil, f.untouched(look, receipt, changes)
 	}
 	held, err := f.lock(ctx, look, receipt, changes)
 	if err != nil {
@@ -51,6 +52,24 @@ func (f *Files) Recover(ctx context.Context, look converge.Look, receipt string,
 		problems = append(problems, j.trouble...)
 	}
 	return writtenOf(jobs), applied, problems, err
+}
+
+// untouched fails when an apply without its intents has come to its files all the same: somebody has removed what says how
+// far. Nothing is guessed then.
+func (f *Files) untouched(look converge.Look, receipt string, changes []converge.Change) error {
+	for n, c := range changes {
+		real, now, err := f.survey(look, c.Path)
+		if err != nil {
+			continue // nothing of ours is to be seen there
+		}
+		staged, err := f.disk().Read(stagedName(real, receipt, n))
+		done := len(c.Bound) == 0 && !now.Absent && now.SHA256 == c.Result && c.Result != c.Expected.SHA256
+		if done || err == nil && !staged.Absent {
+			return fault.New(fault.UnknownOutcome, "backup-damaged").Saying("%s was changed by %s, and what that was going to do is gone from its backups", c.Path, receipt).
+				Hinting("compare the file with what is left in %s, and put back by hand what is wrong", filepath.Join(f.cfg.Backups, receipt))
+		}
+	}
+	return nil
 }
 
 // decide goes forward when all files have what the apply wanted, else back.

@@ -600,6 +600,39 @@ func TestUndoKilled(t *testing.T) {
 	}
 }
 
+// TestIntentsLost: an apply without its intents has touched nothing, or its recovery says that it cannot know.
+func TestIntentsLost(t *testing.T) {
+	for name, touched := range map[string]bool{"stage": false, "exchange": true} {
+		t.Run(name, func(t *testing.T) {
+			h, changes := two(t)
+			h.disk.After = func(s faultdisk.Step) error {
+				if s.Op == name && (touched || strings.HasSuffix(s.Path, intentName)) {
+					panic(faultdisk.Killed{})
+				}
+				return nil
+			}
+			if !faultdisk.Kill(func() { _, _ = h.apply(changes...) }) {
+				t.Fatal("it was not killed")
+			}
+			h.disk.After = nil
+			intents, err := filepath.Glob(filepath.Join(h.dir, "state", "backups", testReceipt, "*"+intentName))
+			if err != nil || len(intents) == 0 {
+				t.Fatal(intents, err)
+			}
+			for _, path := range intents {
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.restart()
+			_, applied, _, err := h.files.Recover(t.Context(), h.look, testReceipt, changes)
+			if want := map[bool]string{true: "backup-damaged"}[touched]; applied || codeOf(err) != want {
+				t.Errorf("applied %v, %v", applied, err)
+			}
+		})
+	}
+}
+
 const (
 	// edits is how often the client of TestConcurrentEdits writes its file, at least.
 	edits = 100
