@@ -181,7 +181,7 @@ func (d *disk) settled(ctx context.Context, name string) (c atomicfile.Content, 
 
 // still reads an open file that is under a name, and wants it to stay as it is: atomicfile.ErrOpen.
 func (d *disk) still(f, dir *os.File, base string) (atomicfile.Content, error) {
-	read, same, err := readOpen(d.ctx, f, math.MaxInt64-1, io.Discard)
+	read, same, err := readOpen(d.ctx, f, math.MaxInt64-1, math.MaxInt64, io.Discard)
 	if err != nil {
 		return atomicfile.Content{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"time"
 )
@@ -53,8 +54,19 @@ func (p *Place) Hash(ctx context.Context, limit int64) (Content, error) {
 // Stream reads a file from its beginning into what begin gives, and again into what it gives then, if the file changed
 // meanwhile. What the last writer got is the file in one state. The errors are those of Read.
 func (p *Place) Stream(ctx context.Context, limit int64, begin func() io.Writer) (Content, error) {
+	return p.read(ctx, limit, math.MaxInt64, begin, func(Content, io.ReaderAt) error { return nil })
+}
+
+// View reads a file of any size through, as Stream does, and lets use look into it while it is in that state; what use has
+// made of another state is made again. The hash of a file above MaxHash is left out. The errors are those of Read, and those
+// of use.
+func (p *Place) View(ctx context.Context, begin func() io.Writer, use func(Content, io.ReaderAt) error) (Content, error) {
+	return p.read(ctx, math.MaxInt64-1, MaxHash, begin, use)
+}
+
+func (p *Place) read(ctx context.Context, limit, hashed int64, begin func() io.Writer, use func(Content, io.ReaderAt) error) (Content, error) {
 	for try := range maxReads {
-		c, same, err := readOnce(ctx, p.dir, p.base, limit, begin())
+		c, same, err := readOnce(ctx, p.dir, p.base, limit, hashed, begin(), use)
 		if err != nil {
 			return Content{}, reading(err, p.Asked)
 		}
@@ -78,21 +90,25 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // readOnce reads a file that is under a name. False: it changed meanwhile, or another one is under the name now.
-func readOnce(ctx context.Context, dir *os.File, name string, limit int64, to io.Writer) (Content, bool, error) {
+func readOnce(ctx context.Context, dir *os.File, name string, limit, hashed int64, to io.Writer, use func(Content, io.ReaderAt) error) (Content, bool, error) {
 	f, err := openRegular(dir, name)
 	if err != nil {
 		return Content{}, false, err
 	}
 	defer f.Close()
-	c, same, err := readOpen(ctx, f, limit, to)
+	c, same, err := readOpen(ctx, f, limit, hashed, to)
 	if err != nil || !same {
 		return Content{}, false, err
 	}
+	used := use(c, f)
 	now, err := look(dir, name)
 	if errors.Is(err, os.ErrNotExist) {
 		return Content{}, false, nil
 	}
-	return c, now.ID == c.ID, err
+	if err != nil || !now.same(c.Facts) {
+		return Content{}, false, err
+	}
+	return c, true, used
 }
 
 // openRegular opens a regular file. It is looked at before it is opened, so that neither a pipe nor a device notices, and
@@ -125,8 +141,8 @@ func noRegular(kind Kind, name string) error {
 	return refuse(SpecialFile, "%s is no regular file", name)
 }
 
-// readOpen reads an open file from where it is. False: it changed meanwhile.
-func readOpen(ctx context.Context, f *os.File, limit int64, to io.Writer) (Content, bool, error) {
+// readOpen reads an open file from where it is, and makes its hash up to a size. False: it changed meanwhile.
+func readOpen(ctx context.Context, f *os.File, limit, hashed int64, to io.Writer) (Content, bool, error) {
 	before, err := factsOf(f)
 	if err != nil {
 		return Content{}, false, err
@@ -135,7 +151,11 @@ func readOpen(ctx context.Context, f *os.File, limit int64, to io.Writer) (Conte
 		return Content{}, false, tooLarge(f.Name(), limit)
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(sum, to), io.LimitReader(canceled{ctx, f}, limit+1))
+	both := to
+	if before.Size <= hashed {
+		both = io.MultiWriter(sum, to)
+	}
+	n, err := io.Copy(both, io.LimitReader(canceled{ctx, f}, limit+1))
 	if err != nil {
 		return Content{}, false, err
 	}
@@ -146,7 +166,11 @@ func readOpen(ctx context.Context, f *os.File, limit int64, to io.Writer) (Conte
 	if err != nil {
 		return Content{}, false, err
 	}
-	return Content{Facts: after, SHA256: hex.EncodeToString(sum.Sum(nil))}, before.same(after) && n == after.Size, nil
+	c := Content{Facts: after}
+	if before.Size <= hashed {
+		c.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	}
+	return c, before.same(after) && n == after.Size, nil
 }
 
 func tooLarge(name string, limit int64) error {

@@ -2,10 +2,13 @@ package work
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 
 	"mcpx/internal/fault"
@@ -139,6 +142,9 @@ var retries = map[tree.Code]fault.Retry{
 
 // problem makes the refusal of what the file system or the text refused.
 func problem(err error) error {
+	if err == nil {
+		return nil
+	}
 	if r, ok := errors.AsType[*operation.Refusal](err); ok { // the policy's, however deep it was asked
 		return r
 	}
@@ -190,15 +196,14 @@ const (
 	maxItems   = 20
 	usualLines = 400
 	mostLines  = 5000
-	// maxRead bounds a file that is read for a window, in bytes: it is looked at whole, for its hash and its lines.
-	maxRead = 64 << 20
 )
 
 // fileWindow is what is told about a window.
 type fileWindow struct {
-	Path      string `json:"path"`
-	SHA256    string `json:"sha256,omitempty"`
-	Unchanged bool   `json:"unchanged,omitempty"`
+	Path string `json:"path"`
+	// SHA256 is null for a file that is too large to be hashed.
+	SHA256    json.RawMessage `json:"sha256,omitempty"`
+	Unchanged bool            `json:"unchanged,omitempty"`
 	*text.Facts
 	FromLine  int                `json:"from_line,omitempty"`
 	ToLine    int                `json:"to_line,omitempty"`
@@ -278,41 +283,49 @@ func (s *Service) readWindow(ctx context.Context, x *target, in Window, budget i
 		return fileWindow{}, err
 	}
 	defer p.Close()
-	c, err := p.Read(ctx, maxRead)
-	if err != nil {
-		return fileWindow{}, problem(err)
+	var out fileWindow
+	var scanner *text.Scanner
+	_, err = p.View(ctx, func() io.Writer {
+		scanner = &text.Scanner{}
+		return scanner
+	}, func(c tree.Content, r io.ReaderAt) (err error) {
+		out = fileWindow{Path: p.Path, SHA256: hashOrNull(c.SHA256)}
+		if in.IfSHA256 != "" && in.IfSHA256 == c.SHA256 {
+			out.Unchanged = true
+			return nil
+		}
+		return s.fillWindow(&out, scanner.Index(), r, in, budget)
+	})
+	return out, problem(err)
+}
+
+func hashOrNull(sum string) json.RawMessage {
+	if sum == "" {
+		return json.RawMessage("null")
 	}
-	out := fileWindow{Path: p.Path, SHA256: c.SHA256}
-	if in.IfSHA256 == c.SHA256 {
-		out.Unchanged = true
-		return out, nil
-	}
-	f := text.Parse(c.Data)
+	return json.RawMessage(strconv.Quote(sum))
+}
+
+// fillWindow reads the window that a call asks for.
+func (s *Service) fillWindow(out *fileWindow, f *text.Index, r io.ReaderAt, in Window, budget int) (err error) {
 	var w *text.Window
-	size := windowUsual
-	if in.Bytes > 0 {
-		size = min(in.Bytes, windowMost)
-	}
+	size := within(in.Bytes, windowUsual, windowMost)
 	switch {
 	case in.As == "base64":
 		var from int64
 		if in.FromByte != nil {
 			from = *in.FromByte
 		}
-		w, err = f.RawWindow(from, size, budget)
+		w, err = text.RawWindow(r, f.Size, from, size, budget)
 	case in.As != "" && in.As != "text":
-		return out, operation.Refuse(operation.ArgumentInvalid, "%.32q is no form; text and base64 are", in.As)
+		return operation.Refuse(operation.ArgumentInvalid, "%.32q is no form; text and base64 are", in.As)
 	case in.FromByte != nil:
-		w, err = f.ByteWindow(*in.FromByte, size, budget)
+		w, err = f.ByteWindow(r, *in.FromByte, size, budget)
 	default:
-		from, lines := max(in.FromLine, 1), usualLines
-		if in.Lines > 0 {
-			lines = min(in.Lines, mostLines)
-		}
-		w, err = f.LineWindow(from, lines, budget)
+		w, err = f.LineWindow(r, max(in.FromLine, 1), within(in.Lines, usualLines, mostLines), budget)
 	}
 	if err != nil {
-		return out, problem(err)
+		return problem(err)
 	}
 	out.Facts = &f.Facts
 	out.FromByte, out.ToByte, out.More, out.Continues = &w.FromByte, &w.ToByte, w.More, w.LineContinues
@@ -321,9 +334,9 @@ func (s *Service) readWindow(ctx context.Context, x *target, in Window, budget i
 	}
 	if in.As == "base64" {
 		out.Base64 = w.Raw
-		return out, nil
+		return nil
 	}
 	shown := s.cfg.Redact(w.Text)
 	out.Text, out.FromLine, out.ToLine = &shown, w.FromLine, w.ToLine
-	return out, nil
+	return nil
 }
