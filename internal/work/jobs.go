@@ -338,3 +338,13 @@ func (s *Service) until(c <-chan struct{}) error {
 		return errLeft
 	}
 }
+
+// liveJobs are the ids of the jobs of a session that have not ended.
+func liveJobs(ctx context.Context, r store.Reader, session string) ([]string, error) {
+	all, err := operation.AllJobs(ctx, r, operation.ListJobs{Session: session, Live: true})
+	ids := make([]string, 0, len(all))
+	for _, j := range all {
+		ids = append(ids, j.ID)
+	}
+	return ids, err
+}

@@ -536,3 +536,47 @@ func TestAskedCommand(t *testing.T) {
 		t.Errorf("it ran %q times, %v", data, err)
 	}
 }
+
+// TestJobsOfASession: JOBS_RUNNING, the count of what is unfinished, and jobs as evidence: RT-101, RT-103, RT-104, RT-106.
+func TestJobsOfASession(t *testing.T) {
+	b := newBench(t)
+	long := read[startedJob](t, b.run(t, "start_command", `"shell":"exec sleep 600"`)).Job
+	attached := b.call(t, "session", `{"action":"attach","remote_session_id":%q}`, b.session)
+	if n := read[struct{ Unfinished struct{ Jobs int } }](t, attached).Unfinished.Jobs; n != 1 {
+		t.Errorf("%d jobs are unfinished", n)
+	}
+	refused(t, b.run(t, "session", `"action":"close"`), session.JobsRunning, fault.AfterWait)
+	failing := read[jobShown](t, b.run(t, "execute_command", `"shell":"exit 1"`)).Job
+	passing := read[jobShown](t, b.run(t, "execute_command", `"shell":"exit 0"`)).Job
+	b.run(t, "plan", `"action":"create","summary":"s","tasks":[{"key":"a","title":"A"}]`)
+	b.run(t, "plan", `"action":"update","task":"a","state":"in_progress"`)
+	complete := func(job string) operation.Answer {
+		return b.run(t, "plan", fmt.Sprintf(`"action":"update","task":"a","state":"completed","evidence":[{"kind":"job","ref":%q}]`, job))
+	}
+	for _, job := range []string{failing, long, "job_none"} {
+		refused(t, complete(job), "EVIDENCE_INVALID", fault.AfterFix)
+	}
+	if a := complete(passing); !a.OK {
+		t.Fatalf("a passing job: %+v", a.Refusal)
+	}
+	deliver := func() map[session.CheckCode]bool {
+		passed := map[session.CheckCode]bool{}
+		for _, c := range read[struct{ Checks []session.CheckResult }](t, b.run(t, "plan", `"action":"deliver"`)).Checks {
+			passed[c.Code] = c.Passed
+		}
+		return passed
+	}
+	if c := deliver(); c[session.JobsClear] || !c[session.VerificationPresent] || !c[session.VerificationFresh] {
+		t.Errorf("with a job that runs: %v", c)
+	}
+	b.run(t, "stop_command", fmt.Sprintf(`"job_id":%q`, long))
+	if a := b.run(t, "edit_files", `"edits":[{"path":"new","op":"create","content":"x"}]`); !a.OK {
+		t.Fatalf("%+v", a.Refusal)
+	}
+	if c := deliver(); !c[session.JobsClear] || c[session.VerificationFresh] {
+		t.Errorf("after an edit: %v", c)
+	}
+	if a := b.run(t, "session", `"action":"close"`); !a.OK {
+		t.Errorf("close: %+v", a.Refusal)
+	}
+}

@@ -126,10 +126,39 @@ func (s *Service) evidence(ctx context.Context, r store.Reader, t *turn, a sessi
 			return "", nil
 		case session.EvidenceSource, session.EvidenceRead:
 			return s.fileNow(ctx, a, e)
-		case session.EvidenceJob, session.EvidenceBuild, session.EvidenceArtifact:
+		case session.EvidenceJob:
+			return s.jobPassed(ctx, r, t, e.Ref)
+		case session.EvidenceBuild, session.EvidenceArtifact:
 		}
 		return "this daemon has no " + string(e.Kind) + "s", nil
 	}
+}
+
+// jobPassed says why a job is no evidence.
+func (s *Service) jobPassed(ctx context.Context, r store.Reader, t *turn, id string) (string, error) {
+	j, err := s.admitJob(ctx, r, t, id, session.ActRead)
+	if _, refused := errors.AsType[*operation.Refusal](err); refused {
+		return "there is no such job", nil
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case !j.State.Final():
+		return "it has not ended", nil
+	case j.State != operation.JobExited || j.Code == nil || *j.Code != 0:
+		return "it did not end with exit code 0", nil
+	}
+	return "", nil
+}
+
+// begun is where in the order of the operations the job of a piece of evidence began.
+func begun(ctx context.Context, r store.Reader, e session.Evidence) (uint64, error) {
+	j, err := r.JobByID(ctx, operation.JobByID{ID: e.Ref})
+	if err != nil {
+		return 0, err
+	}
+	o, err := r.OperationByName(ctx, operation.ByName{Name: j.By})
+	return o.Seq, err
 }
 
 // fileNow says why a file is not what the evidence says. What was read earlier is judged by what is there now: reads are
@@ -181,8 +210,12 @@ func (s *Service) deliver(ctx context.Context, r store.Reader, a session.Admissi
 		}
 		list.Before = page[len(page)-1].Seq
 	}
+	running, err := liveJobs(ctx, r, a.Session.ID)
+	if err != nil {
+		return p, session.Delivery{}, err
+	}
 	return session.Deliver(session.DeliverRequest{
-		Plan: p, ExpectVersion: version, Judge: judge, LastEdit: last, Operations: unclear, Now: s.cfg.Now(),
-		Started: func(session.Evidence) (uint64, error) { return 0, nil }, // no evidence of a job or a build holds: there are none
+		Plan: p, ExpectVersion: version, Judge: judge, LastEdit: last, Operations: unclear, Jobs: running, Now: s.cfg.Now(),
+		Started: func(e session.Evidence) (uint64, error) { return begun(ctx, r, e) },
 	})
 }

@@ -80,7 +80,11 @@ func sessionChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, 
 	if in.Action == "handoff" {
 		return s.handOver(ctx, tx, t, in, found)
 	}
-	closed, changed, err := session.CloseSession(session.CloseRequest{Session: found, Now: s.cfg.Now()})
+	running, err := liveJobs(ctx, tx, found.ID)
+	if err != nil {
+		return nil, err
+	}
+	closed, changed, err := session.CloseSession(session.CloseRequest{Session: found, Jobs: running, Now: s.cfg.Now()})
 	if err != nil {
 		return nil, err
 	}
@@ -251,6 +255,7 @@ func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admiss
 		More       int             `json:"more_approvals,omitempty"`
 		Unfinished struct {
 			Operations int `json:"operations"`
+			Jobs       int `json:"jobs"`
 		} `json:"unfinished"`
 		Plan    *planShown `json:"plan,omitempty"`
 		Version uint64     `json:"state_version"`
@@ -259,7 +264,11 @@ func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admiss
 		out.Approvals = append(out.Approvals, *s.shownApproval(waiting[i]))
 	}
 	out.More = len(waiting) - len(out.Approvals)
-	out.Unfinished.Operations = len(open)
+	running, err := liveJobs(ctx, r, one.ID)
+	if err != nil {
+		return nil, err
+	}
+	out.Unfinished.Operations, out.Unfinished.Jobs = len(open), len(running)
 	if len(plans) > 0 {
 		out.Plan = shownPlan(plans[len(plans)-1])
 	}
