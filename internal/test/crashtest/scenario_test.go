@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,17 +55,28 @@ type play struct {
 
 // scenario is what people and agents do while processes are killed.
 type scenario struct {
-	name    string
-	steps   func(p *play)
-	servers []string // that are there in the end
-	only    []string // beginnings of the points that it is about, nil for all
+	name     string
+	steps    func(p *play)
+	servers  []string // that are there in the end
+	only     []string // beginnings of the points that it is about, nil for all
+	settings script   // environment of every daemon
+	policy   string   // what policy.toml holds
 }
 
 // run plays a scenario with a script for the daemons until somebody was killed, and another for those after that. What
 // has been acknowledged must be there in the end, and nothing else.
 func run(t *testing.T, binary string, what scenario, first, later script, killed func() bool) {
 	g := rig.New(t)
+	first, later = slices.Concat(what.settings, first), slices.Concat(what.settings, later)
 	g.Binary, g.Extra = binary, first
+	if what.policy != "" {
+		if err := os.MkdirAll(filepath.Join(g.Home, "config"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(g.Home, "config", "policy.toml"), []byte(what.policy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p := &play{t: t, g: g, record: filepath.Join(g.Home, "alpha.record"), stop: make(chan struct{}), later: later, killed: killed}
 	if !p.start() {
 		return
@@ -81,13 +93,14 @@ func run(t *testing.T, binary string, what scenario, first, later script, killed
 	p.end()
 }
 
-// scenarios are four: changes with their acknowledgements and an orderly stop, planned restarts, changes to the files of
-// agents, and what an agent does at /mcp.
+// scenarios are five: changes with their acknowledgements and an orderly stop, planned restarts, changes to the files of
+// agents, and what an agent does at /mcp with files and with commands.
 var scenarios = []scenario{
 	{name: "changes", steps: (*play).changes, servers: []string{"alpha"}},
 	{name: "restarts", steps: (*play).restarts, servers: []string{"alpha"}},
 	{name: "governed", steps: (*play).governed, servers: []string{"alpha"}},
 	{name: "worked", steps: (*play).worked, only: []string{"op.", "fs."}},
+	{name: "jobs", steps: (*play).jobs, only: []string{"op.", "job."}, settings: commands, policy: allowTee},
 }
 
 func (p *play) changes() {

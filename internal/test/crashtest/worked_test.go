@@ -27,31 +27,11 @@ var ends = []string{"op.record.before", "op.record.after"}
 // worked is what an agent does at /mcp: it opens a session and changes files in batches, and repeats the identical call
 // until it has an answer. After every kill, and before it asks again, a batch is there as a whole or not at all.
 func (p *play) worked() {
-	dir := filepath.Join(p.t.TempDir(), "shop")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	w := &worker{play: p, dir: filepath.Join(p.t.TempDir(), "shop"), is: map[string]string{}}
+	if err := os.Mkdir(w.dir, 0o700); err != nil {
 		p.t.Fatal(err)
 	}
-	p.change("", func(ctx context.Context, c *api.Client) error {
-		_, err := c.AddProject(ctx, api.AddProject{Path: dir})
-		if err != nil {
-			page, known := c.Projects(ctx, api.ProjectsQuery{})
-			if known == nil && len(page.Projects) == 1 { // it was added, and its answer was lost
-				return nil
-			}
-		}
-		return err
-	})
-	w := &worker{play: p, dir: dir, is: map[string]string{}}
-	opened := w.do("session", "open-shop-1", map[string]any{"action": "open", "project": "shop"}, nil)
-	var session struct {
-		Session struct {
-			ID string `json:"remote_session_id"`
-		} `json:"session"`
-	}
-	if err := json.Unmarshal(opened.Data, &session); err != nil || session.Session.ID == "" {
-		p.t.Fatalf("open: %s (%v)", opened.Data, err)
-	}
-	w.session = session.Session.ID
+	w.register()
 	w.edit("edit-create-1", map[string]string{"a.txt": "one\n", "b.txt": "two\n", "c.txt": "three\n"},
 		edit{"op": "create", "path": "a.txt", "content": "one\n"}, edit{"op": "create", "path": "b.txt", "content": "two\n"}, edit{"op": "create", "path": "c.txt", "content": "three\n"})
 	w.edit("edit-change-1", map[string]string{"a.txt": "one\nmore\n", "b.txt": "2\n", "d.txt": "three\n"},
@@ -72,6 +52,31 @@ type worker struct {
 	is      map[string]string // files of the project as they are after the last batch that was acknowledged
 	ids     []string          // of the operations
 	failed  string            // id of the one that has to fail
+}
+
+// register makes the directory a project, and opens a session on it.
+func (w *worker) register() {
+	w.t.Helper()
+	w.change("", func(ctx context.Context, c *api.Client) error {
+		_, err := c.AddProject(ctx, api.AddProject{Path: w.dir})
+		if err != nil {
+			page, known := c.Projects(ctx, api.ProjectsQuery{})
+			if known == nil && len(page.Projects) == 1 { // it was added, and its answer was lost
+				return nil
+			}
+		}
+		return err
+	})
+	opened := w.do("session", "open-shop-1", map[string]any{"action": "open", "project": "shop"}, nil)
+	var session struct {
+		Session struct {
+			ID string `json:"remote_session_id"`
+		} `json:"session"`
+	}
+	if err := json.Unmarshal(opened.Data, &session); err != nil || session.Session.ID == "" {
+		w.t.Fatalf("open: %s (%v)", opened.Data, err)
+	}
+	w.session = session.Session.ID
 }
 
 // result is what the agent reads of an answer.
