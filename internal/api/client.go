@@ -227,6 +227,21 @@ func (c *Client) CloseSession(ctx context.Context, in RemoteSessionRef) (RemoteS
 	return call[RemoteSessionChange](ctx, c, "session.close", in)
 }
 
+// Operations lists operations at /mcp.
+func (c *Client) Operations(ctx context.Context, in OperationsQuery) (OperationPage, error) {
+	return call[OperationPage](ctx, c, "operation.list", in)
+}
+
+// Operation shows one operation at /mcp.
+func (c *Client) Operation(ctx context.Context, in OperationRef) (OperationView, error) {
+	return call[OperationView](ctx, c, "operation.show", in)
+}
+
+// ResolveOperation writes down how an operation ended whose outcome nobody knew.
+func (c *Client) ResolveOperation(ctx context.Context, in ResolveOperation) (OperationView, error) {
+	return call[OperationView](ctx, c, "operation.resolve", in)
+}
+
 // Tokens lists tokens.
 func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) {
 	return call[TokenPage](ctx, c, "token.list", in)

@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"mcpx/internal/operation"
 	"mcpx/internal/session"
 )
 
@@ -141,4 +142,39 @@ type HandedOver struct {
 	Expires time.Time    `json:"expires_at"`
 
 	Operation string `json:"operation,omitempty"`
+}
+
+// OperationsQuery selects operations at /mcp, the newest first.
+type OperationsQuery struct {
+	Principal string `json:"-" query:"principal"` // "" everybody's
+	Session   string `json:"-" query:"session"`   // whole id; "" every one
+	State     string `json:"-" query:"state"`     // one state; "" those that have no known end
+	All       bool   `json:"-" query:"all"`       // every state
+	Before    int    `json:"-" query:"before"`    // OperationPage.Before of the page before
+	Limit     int    `json:"-" query:"limit"`     // 0 means MaxRows
+}
+
+// OperationPage is a list of operations, the newest first.
+type OperationPage struct {
+	Operations []operation.Operation `json:"operations"`
+	Before     int                   `json:"before,omitempty"` // where the next page goes on; absent at the last one
+	Next       []string              `json:"next"`             // commands
+}
+
+// OperationRef names one operation at /mcp.
+type OperationRef struct {
+	Operation string `json:"-" path:"operation"`  // whole id
+	Principal string `json:"-" query:"principal"` // who called; "" the owner
+}
+
+// OperationView is one operation with what can follow.
+type OperationView struct {
+	operation.Operation
+	Next []string `json:"next"` // commands
+}
+
+// ResolveOperation says how an operation ended whose outcome nobody knows, or gives up one that waits for a person.
+type ResolveOperation struct {
+	OperationRef
+	Verdict operation.Verdict `json:"verdict"` // done, not_done, abandon
 }

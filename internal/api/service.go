@@ -53,6 +53,9 @@ type Service interface {
 	GrantSession(ctx context.Context, in GrantSession) (Granted, error)
 	HandOver(ctx context.Context, in HandOver) (HandedOver, error)
 	CloseSession(ctx context.Context, in RemoteSessionRef) (RemoteSessionChange, error)
+	Operations(ctx context.Context, in OperationsQuery) (OperationPage, error)
+	Operation(ctx context.Context, in OperationRef) (OperationView, error)
+	ResolveOperation(ctx context.Context, in ResolveOperation) (OperationView, error)
 
 	AuthCapabilities(ctx context.Context, in None) (AuthCapabilities, error)
 	InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error)

@@ -16,6 +16,7 @@ var groups = []Group{
 	{Path: "project", Short: "Say which directories the tools of /mcp may reach"},
 	{Path: "server", Short: "Add, change and use MCP servers"},
 	{Path: "session", Short: "See and share the remote sessions at /mcp"},
+	{Path: "operation", Short: "See what agents do at /mcp, and say how it ended"},
 	{Path: "token", Short: "Make, rotate and end the tokens of agents"},
 }
 
@@ -41,6 +42,7 @@ func commands() []Command {
 		serverLogs, serverTools, serverCall, serverImport,
 		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant,
 		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,
+		operationList, operationShow, operationResolve,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,
 		demoServer, version,

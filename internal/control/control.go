@@ -24,6 +24,7 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
+	"mcpx/internal/operation"
 	"mcpx/internal/store"
 )
 
@@ -115,6 +116,9 @@ type Holds interface {
 	Ended(ctx context.Context, tx store.Tx, by event.Actor, a approval.Approval) error
 	// Withdraw revokes what is asked for a session that is closed, and ends what waits for it.
 	Withdraw(ctx context.Context, tx store.Tx, by event.Actor, session string) error
+	// Resolve writes down what somebody says who has looked how an operation ended, or gives up one that waits. The error
+	// may be a *operation.Refusal.
+	Resolve(ctx context.Context, tx store.Tx, by event.Actor, name operation.Name, v operation.Verdict) (operation.Operation, error)
 }
 
 // Control is the api.Service of the daemon.

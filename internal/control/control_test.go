@@ -23,6 +23,7 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
+	"mcpx/internal/operation"
 	"mcpx/internal/store"
 	"mcpx/internal/test/storetest"
 )
@@ -101,6 +102,13 @@ type fakeHolds struct{ ended, withdrawn []string }
 func (h *fakeHolds) Ended(_ context.Context, _ store.Tx, _ event.Actor, a approval.Approval) error {
 	h.ended = append(h.ended, a.ID+" "+string(a.State))
 	return nil
+}
+
+func (h *fakeHolds) Resolve(_ context.Context, _ store.Tx, _ event.Actor, name operation.Name, v operation.Verdict) (operation.Operation, error) {
+	if v != operation.Done {
+		return operation.Operation{}, operation.Refuse(operation.ArgumentInvalid, "%q is no verdict", v)
+	}
+	return operation.Operation{Name: name, State: operation.Succeeded}, nil
 }
 
 func (h *fakeHolds) Withdraw(_ context.Context, _ store.Tx, _ event.Actor, session string) error {

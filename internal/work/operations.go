@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"mcpx/internal/approval"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 	"mcpx/internal/store"
@@ -89,46 +90,56 @@ func resolveOperation(ctx context.Context, s *Service, tx store.Tx, t *turn) (an
 	if err := t.scan(&in); err != nil {
 		return nil, err
 	}
-	o, err := tx.OperationByName(ctx, operation.ByName{Name: operation.Name{Namespace: t.Principal, ID: in.Target}})
+	o, err := s.Resolve(ctx, tx, t.actor(), operation.Name{Namespace: t.Principal, ID: in.Target}, operation.Verdict(in.Verdict))
 	if fault.KindOf(err) == fault.NotFound {
 		return nil, operation.Refuse(operation.OperationUnknown, "there is no operation %.128q", in.Target)
 	}
+	return resolved{*o.Standing(false)}, err
+}
+
+// Resolve writes down what somebody says who has looked how an operation ended, or gives up one that waits for a person.
+func (s *Service) Resolve(ctx context.Context, tx store.Tx, by event.Actor, name operation.Name, v operation.Verdict) (operation.Operation, error) {
+	o, err := tx.OperationByName(ctx, operation.ByName{Name: name})
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	if o.Hold != "" && operation.Verdict(in.Verdict) == operation.Abandon {
-		return s.abandon(ctx, tx, t, o)
+	if o.Hold != "" && v == operation.Abandon {
+		return s.abandon(ctx, tx, by, o)
 	}
-	if o, err = operation.Resolve(o, operation.Verdict(in.Verdict), s.cfg.Now()); err != nil {
-		return nil, err
+	if o, err = operation.Resolve(o, v, s.cfg.Now()); err != nil {
+		return o, err
 	}
-	result, err := json.Marshal(operation.Answer{OK: o.State == operation.Succeeded, Status: operation.Outcome(o.State), Data: json.RawMessage(`{"resolved":` + strconv.Quote(in.Verdict) + `}`)})
+	o.Result, err = json.Marshal(operation.Answer{OK: o.State == operation.Succeeded, Status: operation.Outcome(o.State), Data: json.RawMessage(`{"resolved":` + strconv.Quote(string(v)) + `}`)})
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	o.Result = result
 	if err := tx.PutOperation(ctx, operation.PutOperation{Operation: o}); err != nil {
-		return nil, err
+		return o, err
 	}
-	return resolved{*o.Standing(false)}, nil
+	_, err = tx.AppendEvent(ctx, event.Draft{
+		At: s.cfg.Now(), Kind: event.OperationEnded, Actor: by, Refs: operationRefs(o), Summary: o.Tool + " " + string(o.State) + ", says who looked: " + string(v),
+	})
+	return o, err
 }
 
 // abandon gives up an operation that waits for a person.
-func (s *Service) abandon(ctx context.Context, tx store.Tx, t *turn, o operation.Operation) (any, error) {
-	a, err := s.overOrNot(ctx, tx, t.actor(), o.Approval)
+func (s *Service) abandon(ctx context.Context, tx store.Tx, by event.Actor, o operation.Operation) (operation.Operation, error) {
+	a, err := s.overOrNot(ctx, tx, by, o.Approval)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	if !a.State.Final() {
 		if a, err = approval.Revoke(a, approval.WhyAbandoned); err != nil {
-			return nil, err
+			return o, err
 		}
-		if err := s.tellRevoked(ctx, tx, t.actor(), a); err != nil {
-			return nil, err
+		if err := s.tellRevoked(ctx, tx, by, a); err != nil {
+			return o, err
 		}
 	}
-	end, err := s.letGo(ctx, tx, t.actor(), o, ended(a))
-	return resolved{*end.Operation}, err
+	if _, err := s.letGo(ctx, tx, by, o, ended(a)); err != nil {
+		return o, err
+	}
+	return tx.OperationByName(ctx, operation.ByName{Name: o.Name})
 }
 
 // resolved is the answer of resolve_operation.
