@@ -30,6 +30,8 @@ type fakeTarget struct {
 	applied []string
 	recover bool // what Recover decides
 	clash   converge.Conflicts
+	// meanwhile is what happens between a look at the files and the draft of a change; nil nothing.
+	meanwhile func()
 }
 
 func hashOf(text string) string {
@@ -40,6 +42,9 @@ func hashOf(text string) string {
 func (f *fakeTarget) Read(converge.Look) converge.Drafter { return f }
 
 func (f *fakeTarget) Draft(_ context.Context, d converge.Drafting) (converge.Change, error) {
+	if f.meanwhile != nil {
+		f.meanwhile()
+	}
 	old := f.files[d.Path]
 	next := old
 	for _, s := range d.Steps {
@@ -614,4 +619,32 @@ func TestAgents(t *testing.T) {
 	if err != nil || again.State != "already_managed" {
 		t.Errorf("%+v, %v", again, err)
 	}
+}
+
+// TestLooksAgain: a file that is written between the look at it and the draft of its change is looked at again. One that is
+// written each time is left to the next audit.
+func TestLooksAgain(t *testing.T) {
+	b, ctx := governedBench(t)
+	for writes := range maxLooks + 1 {
+		b.sees(fmt.Sprintf("direct %d", writes))
+		looks := 0
+		b.target.meanwhile = func() {
+			if looks++; looks <= writes {
+				b.sees(fmt.Sprintf("direct %d, written %d times", writes, looks))
+			}
+		}
+		out, err := b.RunAudit(ctx, api.RunAudit{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := min(writes+1, maxLooks); looks != want {
+			t.Errorf("%d writes: %d looks, want %d", writes, looks, want)
+		}
+		ready := slices.ContainsFunc(out.Plans, func(p api.PlanRow) bool { return p.State == converge.PlanReady })
+		if ready != (writes < maxLooks) {
+			t.Errorf("%d writes: %+v", writes, out.Plans)
+		}
+	}
+	b.target.meanwhile = nil
+	b.offered(ctx, t)
 }
