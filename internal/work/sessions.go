@@ -249,7 +249,8 @@ func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admiss
 		return nil, err
 	}
 	out := struct {
-		Session    sessionShown    `json:"session"`
+		Session sessionShown `json:"session"`
+		ground
 		Toolsets   []Toolset       `json:"toolsets"`
 		Approvals  []approvalShown `json:"pending_approvals"` // the newest
 		More       int             `json:"more_approvals,omitempty"`
@@ -259,7 +260,7 @@ func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admiss
 		} `json:"unfinished"`
 		Plan    *planShown `json:"plan,omitempty"`
 		Version uint64     `json:"state_version"`
-	}{Session: shownSession(a), Toolsets: s.toolsets(), Approvals: []approvalShown{}, Version: head.Seq}
+	}{Session: shownSession(a), ground: s.groundOf(ctx, a), Toolsets: s.toolsets(), Approvals: []approvalShown{}, Version: head.Seq}
 	for i := len(waiting) - 1; i >= 0 && len(out.Approvals) < maxAttached; i-- {
 		out.Approvals = append(out.Approvals, *s.shownApproval(waiting[i]))
 	}
