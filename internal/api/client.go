@@ -242,6 +242,16 @@ func (c *Client) ResolveOperation(ctx context.Context, in ResolveOperation) (Ope
 	return call[OperationView](ctx, c, "operation.resolve", in)
 }
 
+// Jobs lists jobs.
+func (c *Client) Jobs(ctx context.Context, in JobsQuery) (JobPage, error) {
+	return call[JobPage](ctx, c, "job.list", in)
+}
+
+// Job shows one job.
+func (c *Client) Job(ctx context.Context, in JobRef) (JobView, error) {
+	return call[JobView](ctx, c, "job.show", in)
+}
+
 // Tokens lists tokens.
 func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) {
 	return call[TokenPage](ctx, c, "token.list", in)

@@ -178,3 +178,39 @@ type ResolveOperation struct {
 	OperationRef
 	Verdict operation.Verdict `json:"verdict"` // done, not_done, abandon
 }
+
+// JobsQuery selects jobs, the newest first.
+type JobsQuery struct {
+	Session string `json:"-" query:"session"` // whole id; "" every one
+	All     bool   `json:"-" query:"all"`     // those that have ended, too
+	Before  int    `json:"-" query:"before"`  // JobPage.Before of the page before
+	Limit   int    `json:"-" query:"limit"`   // 0 means MaxRows
+}
+
+// JobPage is a list of jobs, the newest first.
+type JobPage struct {
+	Jobs   []operation.Job `json:"jobs"`
+	Before int             `json:"before,omitempty"` // where the next page goes on; absent at the last one
+	Next   []string        `json:"next"`             // commands
+}
+
+// JobRef names one job.
+type JobRef struct {
+	Job string `json:"-" path:"job"` // whole id
+}
+
+// JobView is one job with the end of each stream. Secrets are not in what is kept of them.
+type JobView struct {
+	operation.Job
+	Stdout *JobStream `json:"stdout,omitempty"` // absent: it never ran, or its output is not kept any more
+	Stderr *JobStream `json:"stderr,omitempty"`
+	Next   []string   `json:"next"` // commands
+}
+
+// JobStream is the end of what a job wrote to one stream.
+type JobStream struct {
+	Text    string `json:"text"`    // bytes that are no UTF-8 are shown as U+FFFD
+	Offset  int64  `json:"offset"`  // of its first byte
+	Bytes   int64  `json:"bytes"`   // written in all
+	Dropped int64  `json:"dropped"` // of these not kept
+}

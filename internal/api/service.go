@@ -56,6 +56,8 @@ type Service interface {
 	Operations(ctx context.Context, in OperationsQuery) (OperationPage, error)
 	Operation(ctx context.Context, in OperationRef) (OperationView, error)
 	ResolveOperation(ctx context.Context, in ResolveOperation) (OperationView, error)
+	Jobs(ctx context.Context, in JobsQuery) (JobPage, error)
+	Job(ctx context.Context, in JobRef) (JobView, error)
 
 	AuthCapabilities(ctx context.Context, in None) (AuthCapabilities, error)
 	InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error)

@@ -78,6 +78,8 @@ var jsonOf = map[string][]string{
 	"doctor release-gate":          {},
 	"doctor retirement-gate":       {"--from", "old"},
 	"health":                       {},
+	"job list":                     {},
+	"job show":                     {"job_a"},
 	"operation list":               {},
 	"operation resolve":            {"op-00001", "--verdict", "done"},
 	"operation show":               {"op-00001"},

@@ -17,6 +17,7 @@ var groups = []Group{
 	{Path: "server", Short: "Add, change and use MCP servers"},
 	{Path: "session", Short: "See and share the remote sessions at /mcp"},
 	{Path: "operation", Short: "See what agents do at /mcp, and say how it ended"},
+	{Path: "job", Short: "See the commands that agents run at /mcp"},
 	{Path: "token", Short: "Make, rotate and end the tokens of agents"},
 }
 
@@ -43,6 +44,7 @@ func commands() []Command {
 		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant,
 		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,
 		operationList, operationShow, operationResolve,
+		jobList, jobShow,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,
 		demoServer, version,

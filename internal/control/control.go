@@ -103,6 +103,8 @@ type Config struct {
 	HandoffKey  []byte
 	// Holds are the operations at /mcp that wait for a person.
 	Holds Holds
+	// Output reads what a job wrote; nil where no commands are run.
+	Output func(ctx context.Context, at operation.OutputAt) (operation.JobOutput, error)
 	IDs   *id.Source
 	Now   func() time.Time
 	Log   *slog.Logger

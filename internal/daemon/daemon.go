@@ -32,6 +32,7 @@ import (
 	"mcpx/internal/id"
 	"mcpx/internal/key"
 	"mcpx/internal/localapi"
+	"mcpx/internal/operation"
 	"mcpx/internal/process"
 	"mcpx/internal/secret"
 	"mcpx/internal/sqlite"
@@ -70,24 +71,25 @@ type Daemon struct {
 	orphans  func(time.Duration) // tells new supervisors how long to wait for a daemon
 	about    api.Daemon
 
-	lock     *atomicfile.Lock
-	db       store.DB
-	worker   *work.Service
-	redact   secret.Redactor
-	secrets  *secret.Resolver
-	gateway  *gateway.Gateway
-	control  *control.Control
-	local    *localapi.Server
-	loopback *localapi.Loopback
-	gate     *httpedge.Gate
-	front    *httpedge.Front
-	tcp      net.Listener
-	unix     net.Listener
-	serving  bool // start succeeded: the socket in the file system is ours
-	loop     *loop
-	catalog  *loop                         // of config/catalog
-	heads    *loop                         // of the end of the log
-	watcher  atomic.Pointer[watch.Watcher] // nil: nothing is watched
+	lock      *atomicfile.Lock
+	db        store.DB
+	worker    *work.Service
+	jobOutput func(context.Context, operation.OutputAt) (operation.JobOutput, error) // nil: no commands are run here
+	redact    secret.Redactor
+	secrets   *secret.Resolver
+	gateway   *gateway.Gateway
+	control   *control.Control
+	local     *localapi.Server
+	loopback  *localapi.Loopback
+	gate      *httpedge.Gate
+	front     *httpedge.Front
+	tcp       net.Listener
+	unix      net.Listener
+	serving   bool // start succeeded: the socket in the file system is ours
+	loop      *loop
+	catalog   *loop                         // of config/catalog
+	heads     *loop                         // of the end of the log
+	watcher   atomic.Pointer[watch.Watcher] // nil: nothing is watched
 
 	hand      sync.Mutex      // held while a hand-over runs, and for good when this daemon let go
 	letgo     bool            // guarded by hand
@@ -240,7 +242,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, NotedHead: d.notedHead, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
-		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker,
+		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Output: d.jobOutput,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})

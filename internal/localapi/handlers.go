@@ -37,6 +37,8 @@ var handlers = map[string]handler{
 	"operation.list":     unary(api.Service.Operations),
 	"operation.show":     unary(api.Service.Operation),
 	"operation.resolve":  unary(api.Service.ResolveOperation),
+	"job.list":           unary(api.Service.Jobs),
+	"job.show":           unary(api.Service.Job),
 	"token.list":         unary(api.Service.Tokens),
 	"token.issue":        unary(api.Service.IssueToken),
 	"token.rotate":       unary(api.Service.RotateToken),

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/operation"
+)
+
+var jobList = Command{
+	Path: "job list", Short: "List the commands that agents run, the newest first", Op: "job.list",
+	Long:    "Without --all, those that have not ended. A job goes on when the daemon stops, restarts or is killed.",
+	Example: "mcpx job list\nmcpx job list --all --session rs_01J",
+	Flags: []Flag{
+		{Name: "all", Kind: BoolFlag, Usage: "those that have ended, too"},
+		{Name: "session", Kind: StringFlag, Value: "SESSION", Usage: "only of SESSION, with its whole id"},
+		{Name: "limit", Kind: IntFlag, Value: "N", Usage: "at most N"},
+		{Name: "before", Kind: IntFlag, Value: "N", Usage: "go on behind the page that gave N"},
+	},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		page, err := service.Jobs(ctx, api.JobsQuery{Session: a.String("session"), All: a.Bool("all"), Limit: a.Int("limit"), Before: a.Int("before")})
+		if err != nil {
+			return err
+		}
+		return e.Show(page, func(w io.Writer) {
+			if len(page.Jobs) == 0 {
+				line(w, "No jobs.")
+			} else {
+				table := make([][]cell, 0, len(page.Jobs))
+				for _, j := range page.Jobs {
+					table = append(table, []cell{{j.ID, bold}, jobState(j), {stamp(j.Reserved), ""}, {short(commandText(j.Command), 60), ""}})
+				}
+				e.table(w, []string{"JOB", "STATE", "SINCE", "COMMAND"}, table)
+			}
+			if page.Before > 0 {
+				e.Note("There are more: add --before %d", page.Before)
+			}
+			e.next(w, page.Next)
+		})
+	},
+}
+
+// jobState says how a job stands, in a few words.
+func jobState(j operation.Job) cell {
+	switch {
+	case j.Code != nil && *j.Code == 0:
+		return cell{string(j.State) + " 0", green}
+	case j.Code != nil:
+		return cell{string(j.State) + " " + strconv.Itoa(*j.Code), red}
+	case j.Signal != "":
+		return cell{string(j.State) + " " + j.Signal, yellow}
+	case j.State.Final():
+		return cell{string(j.State), red}
+	}
+	return cell{string(j.State), ""}
+}
+
+// commandText is a command as people read it, on one line.
+func commandText(c operation.JobCommand) string {
+	if c.Shell != "" {
+		return plain(c.Shell)
+	}
+	return plain(strings.Join(c.Argv, " "))
+}
+
+var jobShow = Command{
+	Path: "job show", Short: "Show one command of an agent and the end of what it wrote", Op: "job.show", Args: "JOB", Min: 1, Max: 1,
+	Example: "mcpx job show job_01J",
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		view, err := service.Job(ctx, api.JobRef{Job: a.Pos(0)})
+		if err != nil {
+			return err
+		}
+		return e.Show(view, func(w io.Writer) {
+			state := jobState(view.Job)
+			line(w, "%s  %s", e.paint(bold, view.ID), e.paint(state.color, state.text))
+			facts := [][2]string{{"command", commandText(view.Command)}, {"directory", plain(view.Command.Dir)}}
+			for _, f := range [][2]string{{"session", view.Session}, {"operation", view.By.ID}, {"reason", view.Reason}, {"because", plain(view.Text)}} {
+				if f[1] != "" {
+					facts = append(facts, f)
+				}
+			}
+			for _, f := range []struct {
+				name string
+				at   time.Time
+			}{{"started", view.Started}, {"ended", view.Ended}} {
+				if !f.at.IsZero() {
+					facts = append(facts, [2]string{f.name, stamp(f.at)})
+				}
+			}
+			pairs(w, facts)
+			e.streamText(w, "stdout", view.Stdout)
+			e.streamText(w, "stderr", view.Stderr)
+			e.next(w, view.Next)
+		})
+	},
+}
+
+// streamText shows the end of a stream.
+func (e *Env) streamText(w io.Writer, name string, s *api.JobStream) {
+	if s == nil || s.Bytes == 0 {
+		return
+	}
+	if s.Offset > 0 {
+		line(w, "\n%s, from byte %d of %d", name, s.Offset, s.Bytes)
+	} else {
+		line(w, "\n%s", name)
+	}
+	for text := range strings.SplitSeq(strings.TrimSuffix(s.Text, "\n"), "\n") {
+		line(w, "  %s", plain(text))
+	}
+}

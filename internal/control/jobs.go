@@ -1,0 +1,74 @@
+package control
+
+import (
+	"context"
+	"strings"
+
+	"mcpx/internal/api"
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/store"
+)
+
+// maxJobTail is how much of the end of each stream one look at a job shows, in bytes.
+const maxJobTail = 8000
+
+// Jobs lists the commands that agents run or have run.
+func (c *Control) Jobs(ctx context.Context, in api.JobsQuery) (api.JobPage, error) {
+	if err := c.allow(ctx, "job.list"); err != nil {
+		return api.JobPage{}, err
+	}
+	limit := min(rows(in.Limit), operation.MaxJobPage-1)
+	list := operation.ListJobs{Session: in.Session, Live: !in.All, Before: uint64(in.Before), Limit: limit + 1}
+	page := api.JobPage{Jobs: []operation.Job{}, Next: []string{}}
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		found, err := r.Jobs(ctx, list)
+		if len(found) > limit {
+			found = found[:limit]
+			page.Before = int(found[limit-1].Seq)
+		}
+		page.Jobs = append(page.Jobs, found...)
+		return err
+	})
+	if len(page.Jobs) > 0 {
+		page.Next = append(page.Next, "mcpx job show "+page.Jobs[0].ID)
+	}
+	return page, err
+}
+
+// Job shows one job with the end of what it wrote.
+func (c *Control) Job(ctx context.Context, in api.JobRef) (api.JobView, error) {
+	if err := c.allow(ctx, "job.show"); err != nil {
+		return api.JobView{}, err
+	}
+	view := api.JobView{Next: []string{}}
+	err := c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		view.Job, err = r.JobByID(ctx, operation.JobByID{ID: in.Job})
+		return err
+	})
+	if err != nil {
+		return api.JobView{}, err
+	}
+	if view.Stdout, err = c.jobTail(ctx, view.Job, operation.Stdout); err == nil {
+		view.Stderr, err = c.jobTail(ctx, view.Job, operation.Stderr)
+	}
+	if view.By.ID != "" {
+		view.Next = append(view.Next, "mcpx operation show "+view.By.ID)
+	}
+	return view, err
+}
+
+// jobTail is the end of a stream; nil when there is none.
+func (c *Control) jobTail(ctx context.Context, j operation.Job, stream operation.Stream) (*api.JobStream, error) {
+	if c.cfg.Output == nil || j.Started.IsZero() {
+		return nil, nil
+	}
+	out, err := c.cfg.Output(ctx, operation.OutputAt{JobRef: j.JobRef, Stream: stream, Offset: -maxJobTail, Max: maxJobTail})
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, nil // it was cleared away
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &api.JobStream{Text: strings.ToValidUTF8(string(out.Data), "\uFFFD"), Offset: out.Offset, Bytes: out.Size, Dropped: out.Dropped}, nil
+}

@@ -1,0 +1,58 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/store"
+)
+
+func TestJobs(t *testing.T) {
+	b, ctx := newBench(t)
+	b.cfg.Output = func(_ context.Context, at operation.OutputAt) (operation.JobOutput, error) {
+		if at.Stream == operation.Stderr {
+			return operation.JobOutput{}, fault.New(fault.NotFound, "job-unknown").Saying("nothing is there")
+		}
+		return operation.JobOutput{Data: []byte("end\xff\n"), Offset: 6, Size: 11}, nil
+	}
+	seven := 7
+	err := b.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		for i, j := range []operation.Job{
+			{State: operation.JobRunning, Started: b.cfg.Now()}, {State: operation.JobExited, Code: &seven, Started: b.cfg.Now(), Ended: b.cfg.Now().Add(time.Second)}, {State: operation.JobReserved},
+		} {
+			j.ID, j.By = fmt.Sprintf("job_%d", i), operation.Name{Namespace: api.Owner.Name, ID: fmt.Sprintf("op-0000%d", i)}
+			if err := tx.PutJob(ctx, operation.PutJob{Job: j}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := b.Jobs(ctx, api.JobsQuery{Limit: 1})
+	if err != nil || len(first.Jobs) != 1 || first.Jobs[0].ID != "job_2" || fmt.Sprint(first.Next) != "[mcpx job show job_2]" {
+		t.Fatalf("those that have not ended: %+v, %v", first, err)
+	}
+	if more, err := b.Jobs(ctx, api.JobsQuery{Before: first.Before}); err != nil || len(more.Jobs) != 1 || more.Jobs[0].ID != "job_0" || more.Before != 0 {
+		t.Errorf("the next page: %+v, %v", more, err)
+	}
+	if all, err := b.Jobs(ctx, api.JobsQuery{All: true}); err != nil || len(all.Jobs) != 3 {
+		t.Errorf("all: %+v, %v", all, err)
+	}
+	one, err := b.Job(ctx, api.JobRef{Job: "job_1"})
+	if err != nil || one.Stdout == nil || one.Stdout.Text != "end\uFFFD\n" || one.Stdout.Offset != 6 || one.Stdout.Bytes != 11 || one.Stderr != nil || *one.Code != 7 {
+		t.Errorf("one: %+v, %v", one, err)
+	}
+	if waits, err := b.Job(ctx, api.JobRef{Job: "job_2"}); err != nil || waits.Stdout != nil {
+		t.Errorf("one that has not started: %+v, %v", waits, err)
+	}
+	if _, err := b.Job(ctx, api.JobRef{Job: "job_9"}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("none: %v", err)
+	}
+}
