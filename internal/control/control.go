@@ -105,9 +105,9 @@ type Config struct {
 	Holds Holds
 	// Output reads what a job wrote; nil where no commands are run.
 	Output func(ctx context.Context, at operation.OutputAt) (operation.JobOutput, error)
-	IDs   *id.Source
-	Now   func() time.Time
-	Log   *slog.Logger
+	IDs    *id.Source
+	Now    func() time.Time
+	Log    *slog.Logger
 	// Overlay is routed beside the catalog for the life of this daemon and never written. Its entries have ids.
 	Overlay []catalog.Server
 }

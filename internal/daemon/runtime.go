@@ -30,9 +30,6 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	if runner != nil {
-		d.jobOutput = runner.Output
-	}
 	off := []work.Toolset{work.SetCommands}
 	if d.settings.Commands {
 		off = nil

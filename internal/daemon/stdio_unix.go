@@ -49,8 +49,13 @@ func sweep(ctx context.Context, paths api.Paths) (ended int, err error) {
 
 // newRunner makes what runs the commands of agents.
 func (d *Daemon) newRunner() (operation.Runner, error) {
-	return shim.NewJobs(shim.JobsConfig{
+	jobs, err := shim.NewJobs(shim.JobsConfig{
 		StateDir: d.cfg.Paths.State, TempDir: os.TempDir(), Exe: d.cfg.Exe, Version: d.cfg.Version, Environ: d.cfg.Environ,
 		Log: telemetry.For(d.cfg.Log, "jobs"),
 	})
+	if err != nil {
+		return nil, err
+	}
+	d.jobOutput = jobs.Output
+	return jobs, nil
 }
