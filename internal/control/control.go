@@ -34,7 +34,7 @@ type Gateway interface {
 	Restart(name string) error
 	Status() []gateway.ServerStatus
 	Counters() gateway.Counters
-	Call(ctx context.Context, server, method string, params []byte) ([]byte, error)
+	Call(ctx context.Context, r gateway.Request) ([]byte, error)
 }
 
 // Logs is the output of servers.

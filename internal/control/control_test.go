@@ -62,8 +62,8 @@ func (g *fakeGateway) Restart(name string) error {
 }
 func (g *fakeGateway) Status() []gateway.ServerStatus { return g.status }
 func (g *fakeGateway) Counters() gateway.Counters     { return gateway.Counters{Requests: 7} }
-func (g *fakeGateway) Call(_ context.Context, server, method string, params []byte) ([]byte, error) {
-	return g.call(server, method, params)
+func (g *fakeGateway) Call(_ context.Context, r gateway.Request) ([]byte, error) {
+	return g.call(r.Server, r.Method, r.Params)
 }
 
 type fakeLogs struct{ forgotten []string }
@@ -497,7 +497,7 @@ func TestTools(t *testing.T) {
 	if diff := cmp.Diff(want, page); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{`tools/list{}`, `tools/list{"cursor":""}`}, params); diff != "" {
+	if diff := cmp.Diff([]string{`tools/list`, `tools/list{"cursor":""}`}, params); diff != "" {
 		t.Error("an empty cursor is a cursor:", diff)
 	}
 

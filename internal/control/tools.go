@@ -4,15 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"mcpx/internal/api"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 )
 
-// maxToolPages bounds one tool list: a server whose pages never end must not keep the caller for ever.
-const maxToolPages = 100
+// own is the daemon itself: no list is screened for it.
+var own = gateway.Caller{Principal: "owner", Local: true}
 
 // ServerTools lists the tools of a server, all pages.
 func (c *Control) ServerTools(ctx context.Context, in api.ServerRef) (api.ToolPage, error) {
@@ -29,37 +28,20 @@ func (c *Control) ServerTools(ctx context.Context, in api.ServerRef) (api.ToolPa
 
 // listTools asks a server for all its tools. The tools that are held back from clients are among them.
 func (c *Control) listTools(ctx context.Context, server string) ([]api.Tool, error) {
-	tools := []api.Tool{}
-	params := []byte(`{}`)
-	for range maxToolPages {
-		result, err := c.cfg.Gateway.Call(ctx, server, "tools/list", params)
-		if err != nil {
-			return nil, explain(server, err)
-		}
-		var page struct {
-			Tools      []json.RawMessage `json:"tools"`
-			NextCursor *string           `json:"nextCursor"`
-		}
-		if err := json.Unmarshal(result, &page); err != nil {
+	list, err := gateway.ListTools(ctx, c.cfg.Gateway, own, server)
+	if err != nil {
+		return nil, explain(server, err)
+	}
+	tools := make([]api.Tool, 0, len(list))
+	for _, raw := range list {
+		var tool api.Tool
+		if err := json.Unmarshal(raw, &tool); err != nil {
 			return nil, badAnswer(server, "tools/list", err)
 		}
-		for _, raw := range page.Tools {
-			tool := api.Tool{Raw: raw}
-			if err := json.Unmarshal(raw, &tool); err != nil {
-				return nil, badAnswer(server, "tools/list", err)
-			}
-			tool.Raw = raw
-			tools = append(tools, tool)
-		}
-		if page.NextCursor == nil {
-			return tools, nil
-		}
-		if params, err = api.Marshal(map[string]string{"cursor": *page.NextCursor}); err != nil {
-			return nil, fmt.Errorf("control: cursor: %w", err)
-		}
+		tool.Raw = raw
+		tools = append(tools, tool)
 	}
-	return nil, fault.New(fault.Unavailable, "tools-endless").
-		Saying("%s did not end its list of tools within %d pages", server, maxToolPages)
+	return tools, nil
 }
 
 // CallTool calls one tool. Its arguments and its result pass as they are.
@@ -85,7 +67,7 @@ func (c *Control) CallTool(ctx context.Context, in api.CallTool) (api.ToolResult
 	if err != nil {
 		return api.ToolResult{}, fault.New(fault.Invalid, "arguments-invalid").Saying("the arguments are no JSON").Because(err)
 	}
-	result, err := c.cfg.Gateway.Call(ctx, s.Name, "tools/call", params)
+	result, err := c.cfg.Gateway.Call(ctx, gateway.Request{As: own, Server: s.Name, Method: "tools/call", Params: params})
 	if err != nil {
 		return api.ToolResult{}, explain(s.Name, err)
 	}

@@ -153,16 +153,16 @@ func TestOwnClient(t *testing.T) {
 			}
 		})
 		g := newRig(t, p, nil).g
-		if got, err := g.Call(t.Context(), "peer", "resources/list", nil); err != nil || !strings.Contains(string(got), `"resources":[]`) {
+		if got, err := g.Call(t.Context(), Request{As: Caller{Principal: "owner", Local: true}, Server: "peer", Method: "resources/list"}); err != nil || !strings.Contains(string(got), `"resources":[]`) {
 			t.Errorf("%s: got %s, %v", cell.name, got, err)
 		}
-		if _, err := g.Call(t.Context(), "peer", "prompts/get", []byte(`{"name":"x"}`)); err == nil || !strings.Contains(err.Error(), "-32602") {
+		if _, err := g.Call(t.Context(), Request{As: Caller{Principal: "owner", Local: true}, Server: "peer", Method: "prompts/get", Params: []byte(`{"name":"x"}`)}); err == nil || !strings.Contains(err.Error(), "-32602") {
 			t.Errorf("%s: got %v", cell.name, err)
 		}
-		if got, err := g.Call(t.Context(), "peer", "tools/call", []byte(`{"name":"x"}`)); err != nil || !strings.Contains(string(got), "content") {
+		if got, err := g.Call(t.Context(), Request{As: Caller{Principal: "owner", Local: true}, Server: "peer", Method: "tools/call", Params: []byte(`{"name":"x"}`)}); err != nil || !strings.Contains(string(got), "content") {
 			t.Errorf("%s: got %s, %v", cell.name, got, err)
 		}
-		if _, err := g.Call(t.Context(), "nobody", "tools/list", nil); err == nil {
+		if _, err := g.Call(t.Context(), Request{As: Caller{Principal: "owner", Local: true}, Server: "nobody", Method: "tools/list"}); err == nil {
 			t.Error("an unknown server answered")
 		}
 		if err := g.Restart("nobody"); err == nil {

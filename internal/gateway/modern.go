@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"mcpx/internal/era"
+	"mcpx/internal/fault"
 	"mcpx/internal/rpc"
 )
 
@@ -20,6 +22,7 @@ type ModernRequest struct {
 	Caller  Caller
 	Header  era.Headers       // Mcp-Param-* of the request
 	Forward map[string]string // Mcp-Param-* as they came, for an HTTP backend that knows more of them than we do
+	Limit   time.Duration     // how long the call may take, in place of the limits of the server; 0: those
 }
 
 // modernCall is the owner of one modern request. It is a request's own world: nothing is shared between two of them.
@@ -155,6 +158,9 @@ func (s *Server) nativeSend(st *Stream, l *lane, r ModernRequest, params []era.P
 func (s *Server) modernCall(st *Stream, l *lane, m *modernCall, kind idKind) *call {
 	r := m.req
 	limit, most := s.deadline(r.method())
+	if r.Limit > 0 {
+		limit, most = r.Limit, r.Limit
+	}
 	c := &call{srv: s, method: r.method(), id: r.id(), owner: m, stream: st, limit: limit, max: most}
 	post := l.nextStream()
 	c.upID = l.makeID(wireID{Epoch: s.g.cfg.Epoch, Kind: kind, Stream: post, Orig: origOf(c.id)})
@@ -312,28 +318,37 @@ func (m *modernCall) changedMeanwhile(ack []byte, msg rpc.Message) {
 	}
 }
 
+// Request is one request of the gateway's own client.
+type Request struct {
+	As     Caller
+	Server string // name in the catalog
+	Method string
+	Params []byte        // a JSON object; nil is an empty one
+	Limit  time.Duration // how long it may take once it is sent; 0: what the entry of the server says
+}
+
 // Call is the gateway's own client: one request in the modern form, whatever the backend speaks. It can answer no
-// question of the server.
-func (g *Gateway) Call(ctx context.Context, server, method string, params []byte) ([]byte, error) {
-	s, ok := g.Route(server)
+// question of the server. What a server or the gateway answers with a JSON-RPC error is an *RPCError.
+func (g *Gateway) Call(ctx context.Context, r Request) ([]byte, error) {
+	s, ok := g.Route(r.Server)
 	if !ok {
-		return nil, unrouted(server)
+		return nil, unrouted(r.Server)
 	}
-	body := ownRequest(g, method, params)
+	body := ownRequest(g, r.Method, r.Params)
 	m, err := rpc.Scan(body)
 	if err != nil {
 		return nil, &RPCError{Code: era.CodeInvalidParams, Message: err.Error()}
 	}
-	st := s.Modern(ModernRequest{Body: body, Msg: m, Caller: Caller{Principal: "owner", Local: true}})
-	r := st.Follow()
-	defer r.Stop()
+	st := s.Modern(ModernRequest{Body: body, Msg: m, Caller: r.As, Limit: r.Limit})
+	answer := st.Follow()
+	defer answer.Stop()
 	for {
-		e, state := r.Next()
+		e, state := answer.Next()
 		switch state {
 		case ReadWait:
 			select {
-			case <-r.Wake():
-			case <-r.Moved():
+			case <-answer.Wake():
+			case <-answer.Moved():
 			case <-ctx.Done():
 				st.Gone()
 				return nil, ctx.Err()
@@ -342,13 +357,50 @@ func (g *Gateway) Call(ctx context.Context, server, method string, params []byte
 			return g.callNext(ctx, s, st, body)
 		case ReadEvent:
 			if e.Final {
-				r.Delivered()
+				answer.Delivered()
 				return ownResult(e.Data)
 			}
 		case ReadEnd, ReadMissed:
 			return nil, &RPCError{Code: era.CodeInternal, Message: "the stream ended without an answer"}
 		}
 	}
+}
+
+// Client makes requests of servers; *Gateway is one.
+type Client interface {
+	Call(ctx context.Context, r Request) ([]byte, error)
+}
+
+var _ Client = (*Gateway)(nil)
+
+// maxToolPages bounds one tool list: a server whose pages never end must not keep the caller for ever.
+const maxToolPages = 100
+
+// ListTools asks a server for its tools, all pages, each as the server describes it.
+func ListTools(ctx context.Context, c Client, as Caller, server string) ([]json.RawMessage, error) {
+	tools := []json.RawMessage{}
+	r := Request{As: as, Server: server, Method: "tools/list"}
+	for range maxToolPages {
+		result, err := c.Call(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Tools      []json.RawMessage `json:"tools"`
+			NextCursor *string           `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(result, &page); err != nil {
+			return nil, fault.New(fault.Unavailable, "answer-invalid").Saying("the answer of %s to %s is not what MCP asks for", server, r.Method).
+				Hinting("see `mcpx server logs %s`", server).Because(err)
+		}
+		tools = append(tools, page.Tools...)
+		if page.NextCursor == nil {
+			return tools, nil
+		}
+		r.Params = append(append([]byte(`{"cursor":`), rpc.Quote(*page.NextCursor)...), '}')
+	}
+	return nil, fault.New(fault.Unavailable, "tools-endless").
+		Saying("%s did not end its list of tools within %d pages", server, maxToolPages)
 }
 
 // ownRequest adds the envelope of 2026-07-28 to the params of a request of our own.

@@ -97,7 +97,7 @@ func TestHeldTools(t *testing.T) {
 					t.Errorf("the backend got the call:\n%s", seen)
 				}
 			}
-			own, err := s.g.Call(t.Context(), "peer", "tools/list", nil)
+			own, err := s.g.Call(t.Context(), Request{As: Caller{Principal: "owner", Local: true}, Server: "peer", Method: "tools/list"})
 			if err != nil || !strings.Contains(string(own), `"bad"`) {
 				t.Errorf("the daemon's own client got %s, %v", own, err)
 			}
