@@ -7,7 +7,7 @@ import (
 	"mcpx/internal/store"
 )
 
-// The statements of candidates, links and pins.
+// The statements of candidates, links, pins and offers.
 const (
 	sqlCandidates    = `SELECT body FROM candidates WHERE id > ? ORDER BY id LIMIT ?`
 	sqlCandidatesIn  = `SELECT body FROM candidates WHERE state = ? AND id > ? ORDER BY id LIMIT ?`
@@ -22,6 +22,9 @@ const (
 	sqlPins    = `SELECT body FROM pins WHERE server_id > '' ORDER BY server_id`
 	sqlPinsOf  = `SELECT body FROM pins WHERE server_id = ?`
 	sqlPutPins = `INSERT INTO pins (server_id, body) VALUES (?, ?) ON CONFLICT (server_id) DO UPDATE SET body = excluded.body`
+
+	sqlOffers   = `SELECT body FROM offers WHERE server_id > '' ORDER BY server_id`
+	sqlPutOffer = `INSERT INTO offers (server_id, body) VALUES (?, ?) ON CONFLICT (server_id) DO UPDATE SET body = excluded.body`
 )
 
 // Candidates is one page in order of id.
@@ -110,4 +113,20 @@ func (t *tx) PutPins(ctx context.Context, p catalog.PutPins) error {
 		return err
 	}
 	return t.ofServer(ctx, v.Server, sqlPutPins, v.Server, body)
+}
+
+// AllOffers are the offers of every server that has one.
+func (t *tx) AllOffers(ctx context.Context) ([]catalog.Offer, error) {
+	return rows(ctx, t, scanDocument[catalog.Offer], sqlOffers)
+}
+
+// PutOffer writes the offer of a server whole.
+func (t *tx) PutOffer(ctx context.Context, p catalog.PutOffer) error {
+	o := p.Offer
+	o.Seen = store.CutTime(o.Seen)
+	body, err := document(o)
+	if err != nil {
+		return err
+	}
+	return t.ofServer(ctx, o.Server, sqlPutOffer, o.Server, body)
 }

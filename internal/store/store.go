@@ -35,6 +35,7 @@ type Reader interface {
 	catalog.Reader
 	catalog.CandidateReader
 	catalog.PinReader
+	catalog.OfferReader
 	catalog.CredentialReader
 	converge.Reader
 	approval.Reader
@@ -53,6 +54,7 @@ type Tx interface {
 	catalog.Store
 	catalog.CandidateStore
 	catalog.PinStore
+	catalog.OfferStore
 	catalog.CredentialStore
 	converge.Store
 	approval.Store

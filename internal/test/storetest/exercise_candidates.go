@@ -21,6 +21,8 @@ var stagedCases = map[string]func(*testing.T, Pair){
 	"AllPins":       allPins,
 	"PinsOf":        pinsOf,
 	"PutPins":       putPins,
+	"AllOffers":     allOffers,
+	"PutOffer":      putOffer,
 }
 
 // uneven is a time that a careless store would change.
@@ -229,5 +231,51 @@ func putPins(t *testing.T, p Pair) {
 	}))
 	wantFault(t, p.Write.Change(t.Context(), func(tx store.Tx) error {
 		return tx.PutPins(t.Context(), catalog.PutPins{Pins: pinned("srv_9")})
+	}), fault.NotFound, "server-unknown")
+}
+
+func offered(server string) catalog.Offer {
+	return catalog.Offer{Server: server, Tools: pinned(server).Tools, Seen: store.CutTime(uneven)}
+}
+
+func putAllOffers(t *testing.T, p Pair, all ...catalog.Offer) {
+	t.Helper()
+	change(t, p.Write, func(tx store.Tx) error {
+		for _, v := range all {
+			if err := tx.PutOffer(t.Context(), catalog.PutOffer{Offer: v}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func readOffers(t *testing.T, p Pair) []catalog.Offer {
+	t.Helper()
+	return read(t, p.Read, func(r store.Reader) ([]catalog.Offer, error) { return r.AllOffers(t.Context()) })
+}
+
+func allOffers(t *testing.T, p Pair) {
+	put(t, p.Write, server("srv_1", "one"), server("srv_2", "two"))
+	putAllOffers(t, p, offered("srv_2"), offered("srv_1"))
+	same(t, "all", []catalog.Offer{offered("srv_1"), offered("srv_2")}, readOffers(t, p))
+	change(t, p.Write, func(tx store.Tx) error {
+		return tx.DeleteServer(t.Context(), catalog.DeleteServer{ID: "srv_1"})
+	})
+	same(t, "after the server is removed", []catalog.Offer{offered("srv_2")}, readOffers(t, p))
+}
+
+func putOffer(t *testing.T, p Pair) {
+	put(t, p.Write, server("srv_1", "one"))
+	v := offered("srv_1")
+	v.Seen = uneven
+	putAllOffers(t, p, v)
+	same(t, "the time is cut", []catalog.Offer{offered("srv_1")}, readOffers(t, p))
+	v = offered("srv_1")
+	v.Tools = nil
+	putAllOffers(t, p, v)
+	same(t, "second put", []catalog.Offer{v}, readOffers(t, p))
+	wantFault(t, p.Write.Change(t.Context(), func(tx store.Tx) error {
+		return tx.PutOffer(t.Context(), catalog.PutOffer{Offer: offered("srv_9")})
 	}), fault.NotFound, "server-unknown")
 }

@@ -11,25 +11,27 @@ import (
 	"mcpx/internal/store"
 )
 
-// staged is the part of a model that holds candidates, links and pins.
+// staged is the part of a model that holds candidates, links, pins and offers.
 type staged struct {
 	candidates map[string]catalog.Candidate
-	links      map[string]catalog.Link // by digest
-	pins       map[string]catalog.Pins // by server
+	links      map[string]catalog.Link  // by digest
+	pins       map[string]catalog.Pins  // by server
+	offers     map[string]catalog.Offer // by server
 }
 
 func newStaged() staged {
-	return staged{candidates: map[string]catalog.Candidate{}, links: map[string]catalog.Link{}, pins: map[string]catalog.Pins{}}
+	return staged{candidates: map[string]catalog.Candidate{}, links: map[string]catalog.Link{}, pins: map[string]catalog.Pins{}, offers: map[string]catalog.Offer{}}
 }
 
 func (s staged) clone() staged {
-	return staged{candidates: maps.Clone(s.candidates), links: maps.Clone(s.links), pins: maps.Clone(s.pins)}
+	return staged{candidates: maps.Clone(s.candidates), links: maps.Clone(s.links), pins: maps.Clone(s.pins), offers: maps.Clone(s.offers)}
 }
 
 // forget drops what ends with a server.
 func (s staged) forget(server string) {
 	maps.DeleteFunc(s.links, func(_ string, l catalog.Link) bool { return l.Server == server })
 	delete(s.pins, server)
+	delete(s.offers, server)
 }
 
 // twin is a deep copy, so that nothing is shared with the caller.
@@ -137,5 +139,22 @@ func (s *state) PutPins(_ context.Context, p catalog.PutPins) error {
 	}
 	pins.Taken = store.CutTime(pins.Taken)
 	s.pins[pins.Server] = pins
+	return nil
+}
+
+func (s *state) AllOffers(context.Context) ([]catalog.Offer, error) {
+	return twins(sortedValues(s.offers))
+}
+
+func (s *state) PutOffer(_ context.Context, p catalog.PutOffer) error {
+	if _, ok := s.servers[p.Offer.Server]; !ok {
+		return catalog.Unknown(p.Offer.Server)
+	}
+	offer, err := twin(p.Offer)
+	if err != nil {
+		return err
+	}
+	offer.Seen = store.CutTime(offer.Seen)
+	s.offers[offer.Server] = offer
 	return nil
 }
