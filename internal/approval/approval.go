@@ -31,6 +31,7 @@ const (
 	KindInput     Kind = "input"      // text for the standard input of a command that runs
 	KindFileWrite Kind = "file_write" // files that make other programs act
 	KindRemove    Kind = "remove"     // files, by the manifest of a removal
+	KindCallTool  Kind = "call_tool"  // a tool of another server
 )
 
 // Approval is one question to a person and what became of it.

@@ -346,8 +346,12 @@ func TestLoadSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]Origin{
-		"listener.address": FromFlag, "listener.loopback_auth": FromEnvironment, "listener.allowed_hosts": FromFile, "supervisor.orphan_ttl": FromDefault,
-		"governance.watch": FromFile,
+		"listener.address": FromFlag, "listener.loopback_auth": FromEnvironment, "listener.allowed_hosts": FromFile, "governance.watch": FromFile,
+	}
+	for _, row := range Registry {
+		if want[row.Key] == "" {
+			want[row.Key] = FromDefault
+		}
 	}
 	if diff := cmp.Diff(want, s.origin); diff != "" {
 		t.Error(diff)

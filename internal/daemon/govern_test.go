@@ -32,6 +32,12 @@ func TestLoadPolicy(t *testing.T) {
 			t.Errorf("%q: %+v, %v", text, p, err)
 		}
 	}
+	if err := os.WriteFile(path, []byte("[tools]\nallow = [\"notes/add\"]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := LoadPolicy(path); err != nil || !p.Tools.Allow("notes", "add") || p.Tools.Allow("notes", "remove") {
+		t.Errorf("tools: %+v, %v", p, err)
+	}
 	for text, want := range map[string]string{
 		"auto = [\"high\"]":                 "always need a person",
 		"unknown = \"maybe\"":               "maybe",
@@ -44,6 +50,7 @@ func TestLoadPolicy(t *testing.T) {
 		"[commands]\nrule = [\n{ id = \"a\" },\n{ id = 1 },\n]":                                               "line 3: commands.rule[0].decision",
 		"[files]\ndeny = [\"a\",\n\"[b\"]":                                                                    "line 2: files.deny",
 		"[command]\ncontained = \"allow\"":                                                                    "line 1: there is no command",
+		"[tools]\nallow = [\"a/b*\"]":                                                                         "tools.allow: \"a/b*\" is neither SERVER/TOOL nor SERVER/*",
 		"commands = 1":                                                                                        "line 1",
 		"x":                                                                                                   "line 1",
 	} {

@@ -21,6 +21,7 @@ import (
 type Policies struct {
 	Plans converge.Policy // which plans need no person
 	Work  policy.Policy   // commands and files of agents
+	Tools policy.Tools    // tools of other servers
 }
 
 // policyFile is config/policy.toml.
@@ -29,6 +30,9 @@ type policyFile struct {
 	Auto     []string       `toml:"auto"`
 	Commands map[string]any `toml:"commands"`
 	Files    map[string]any `toml:"files"`
+	Tools    struct {
+		Allow []string `toml:"allow"`
+	} `toml:"tools"`
 }
 
 // projectPolicyFile is what a repository says of itself. It can only tighten.
@@ -37,7 +41,7 @@ type projectPolicyFile struct {
 	Files    map[string]any `toml:"files"`
 }
 
-// LoadPolicy reads what a person wrote down about plans, commands and files. A file that does not exist is the policy that
+// LoadPolicy reads what a person wrote down about plans, commands, files and tools. A file that does not exist is the policy that
 // forbids everything that needs a person, and adds nothing to the rules that are shipped.
 func LoadPolicy(path string) (Policies, error) {
 	data, err := os.ReadFile(path)
@@ -64,6 +68,9 @@ func LoadPolicy(path string) (Policies, error) {
 	}
 	if p.Work, err = policy.ParseUser(sections(file.Commands, file.Files)); err != nil {
 		return Policies{}, misplaced(path, data, err)
+	}
+	if p.Tools, err = policy.ParseTools(file.Tools.Allow); err != nil {
+		return Policies{}, policyInvalid(path, err)
 	}
 	return p, nil
 }

@@ -27,6 +27,7 @@ type Settings struct {
 	AllowedHosts    []string      // more values of Host and of the host of Origin that the listener answers to
 	OrphanTTL       time.Duration // how long a supervised server lives on without a daemon; negative: for ever
 	Watch           bool          // the files of agents are watched
+	Extensions      bool          // the tools of other servers can be called at /mcp
 	Sandbox         string        // mechanism that keeps commands in
 	SandboxNetwork  bool          // commands in the sandbox reach the network
 	ProjectWrites   bool          // commands in the sandbox change the project itself
@@ -133,6 +134,15 @@ var Registry = []Setting{
 			return err
 		},
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Commands)} },
+	},
+	{
+		Key: "runtime.extensions", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-extensions.txtar",
+		Text: "Whether agents at `/mcp` can search and call the tools of every server of the catalog (`find_tools`, `call_tool`). What can do more than read needs a person or a rule of the policy.",
+		set: func(s *Settings, v []string) (err error) {
+			s.Extensions, err = trueOrFalse(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Extensions)} },
 	},
 	{
 		Key: "sandbox.mechanism", Type: "auto, bwrap, landlock or none", Default: string(sandbox.Auto), older: "MCPX_WORKSPACE_SANDBOX", Effect: "internal/test/story/testdata/setting-sandbox.txtar",

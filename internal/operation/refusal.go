@@ -104,6 +104,18 @@ type Answer struct {
 	Next      []Next          `json:"next,omitempty"`
 	Spilled   *Spilled        `json:"result_ref,omitempty"`
 	Refusal   *Refusal        `json:"error,omitempty"`
+	// Upstream is the result of another server's tool. It is passed on as it is, and the rest of the answer beside it.
+	Upstream json.RawMessage `json:"upstream,omitempty"`
+	Parts    []Part          `json:"kept_apart,omitempty"` // of Upstream
+}
+
+// Part refers to a piece of another server's result that was too large; read_result gives every byte of it.
+type Part struct {
+	At     string `json:"at"` // content/0, structuredContent; "" the whole result
+	Ref    string `json:"ref"`
+	Bytes  int    `json:"bytes"`
+	SHA256 string `json:"sha256"`
+	Media  string `json:"media"`
 }
 
 // Standing is where an operation stands.

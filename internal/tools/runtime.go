@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"mcpx/internal/key"
 	"mcpx/internal/operation"
 	"mcpx/internal/work"
 )
@@ -67,6 +69,7 @@ const runtimeInstructions = "mcpx gives you durable access to a person's project
 type ask struct {
 	principal string
 	form      answerForm
+	upstream  *upstream
 }
 
 type askKey struct{}
@@ -98,12 +101,19 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 		}
 		s.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: schema, Annotations: annotations(t)},
 			func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				who, _ := ctx.Value(askKey{}).(ask)
+				who, ok := ctx.Value(askKey{}).(ask)
+				if !ok {
+					return nil, errors.New("tools: a call came past ServeHTTP")
+				}
 				call := work.Call{Tool: t.Name, Args: r.Params.Arguments, Principal: who.principal, Channel: "mcp", Check: checker(resolved)}
 				if info := clientOf(r); info != nil {
 					call.Client = info.Name
 				}
-				return render(c.Worker.Do(ctx, call), who.form)
+				a := c.Worker.Do(ctx, call)
+				if a.Upstream != nil {
+					return who.upstream.hold(a), nil
+				}
+				return render(a, who.form)
 			})
 	}
 	return s, nil
@@ -231,6 +241,10 @@ func (h *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	asked := ask{principal: principal, form: m.version < structuredSince}
-	pass(h.http, w, r.Clone(context.WithValue(r.Context(), askKey{}, asked)), m.body)
+	asked := ask{principal: principal, form: m.version < structuredSince, upstream: &upstream{}}
+	response := &held{ResponseWriter: w}
+	pass(h.http, response, r.Clone(context.WithValue(r.Context(), askKey{}, asked)), m.body)
+	if err := asked.upstream.send(response, cmp.Or(m.version, usualVersion)); err != nil {
+		h.cfg.Log.LogAttrs(r.Context(), slog.LevelWarn, "a response was not written", slog.Any(key.Cause, err))
+	}
 }

@@ -79,6 +79,14 @@ func (w *wire) post(method, params string) (int, []byte) {
 	if w.version != "" {
 		r.Header.Set(headerVersion, w.version)
 	}
+	if w.version >= "2026-07-28" {
+		var named struct{ Name string }
+		if err := json.Unmarshal([]byte(params), &named); err != nil {
+			w.t.Fatal(err)
+		}
+		r.Header.Set("Mcp-Method", method)
+		r.Header.Set("Mcp-Name", named.Name)
+	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		w.t.Fatal(err)

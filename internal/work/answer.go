@@ -30,7 +30,8 @@ type outcome struct {
 	data     any
 	warnings []string
 	next     []operation.Next
-	bad      bool // the call worked, and what it did has failed: a command that ended with 1
+	bad      bool            // the call worked, and what it did has failed: a command that ended with 1
+	upstream json.RawMessage // in place of data: the result of another server's tool
 }
 
 // refusal is the answer of a refusal.
@@ -50,6 +51,9 @@ func (s *Service) answer(ctx context.Context, t *turn, data any, err error) oper
 	a := operation.Answer{OK: true, Status: operation.OutcomeSucceeded}
 	if o, ok := data.(outcome); ok {
 		data, a.OK, a.Warnings, a.Next = o.data, !o.bad, o.warnings, o.next[:min(len(o.next), maxNext)]
+		if a.Upstream = o.upstream; a.Upstream != nil {
+			return a
+		}
 	}
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -70,6 +74,9 @@ func (s *Service) answer(ctx context.Context, t *turn, data any, err error) oper
 
 // fitted keeps the data of an answer apart when the answer would be too large with it.
 func (s *Service) fitted(ctx context.Context, tx store.Tx, t *turn, a operation.Answer) (operation.Answer, error) {
+	if a.Upstream != nil {
+		return s.slimmed(ctx, tx, t, a)
+	}
 	if len(a.Data) <= inlineLimit-envelope {
 		return a, nil
 	}

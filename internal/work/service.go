@@ -24,7 +24,7 @@ import (
 	"mcpx/internal/store"
 )
 
-// Config is what a Service needs. Everything is required but Disabled, and what commands need.
+// Config is what a Service needs. Everything is required but Disabled, and what commands and the tools of other servers need.
 type Config struct {
 	DB  store.DB
 	Key []byte // makes digests of arguments; the same in every daemon of this home
@@ -45,6 +45,10 @@ type Config struct {
 	Runner  operation.Runner // nil: no command is started
 	Environ []string         // our own environment; commands get the allowed part of it
 	Jobs    int              // that run at once, for each principal and each project; 0 is operation.UsualJobs
+
+	Upstream Upstream // nil: no tool of another server is called
+	// Allowed says whether a rule of the user lets a tool of a server be called without asking; nil: there is none.
+	Allowed func(server, tool string) bool
 }
 
 // Service carries out calls.
@@ -53,6 +57,7 @@ type Service struct {
 	tools map[string]*tool
 	since time.Time // start of this daemon
 	jobs  *jobs
+	seen  seen
 
 	quit    chan struct{}  // closed when the daemon stops: what goes on by itself is left alone
 	running sync.WaitGroup // what follows jobs
@@ -72,6 +77,9 @@ func New(c Config) (*Service, error) {
 		return nil, errors.New("work: Config.State, Config.Home, Config.Redact and Config.Rules are required")
 	case len(c.Key) < 32:
 		return nil, errors.New("work: Config.Key has less than 32 bytes")
+	}
+	if c.Allowed == nil {
+		c.Allowed = func(string, string) bool { return false }
 	}
 	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{})}
 	s.jobs = &jobs{s: s, limit: cmp.Or(c.Jobs, operation.UsualJobs)}
