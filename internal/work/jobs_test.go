@@ -249,11 +249,15 @@ func TestCommandRefusals(t *testing.T) {
 func TestWaitForJob(t *testing.T) {
 	b := newBench(t)
 	mark := filepath.Join(b.root, "mark")
-	call := fmt.Sprintf(`{"operation_id":"op-slow-1","remote_session_id":%q,"shell":"echo x >> mark; sleep 0.7; echo done","wait_ms":%%s}`, b.session)
+	call := fmt.Sprintf(`{"operation_id":"op-slow-1","remote_session_id":%q,"shell":"echo x >> mark; sleep 2; echo done","wait_ms":%%s}`, b.session)
 	ctx, leave := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, leave)
 	b.Do(ctx, Call{Tool: "execute_command", Args: json.RawMessage(fmt.Sprintf(call, "20000")), Principal: session.Operator, Channel: "test"}) // the client leaves
 	a := b.call(t, "execute_command", call, "1")
+	for a.Refusal != nil && a.Refusal.Code == operation.OperationInProgress { // the attempt of the client that left is not as far yet
+		time.Sleep(5 * time.Millisecond)
+		a = b.call(t, "execute_command", call, "1")
+	}
 	job := read[struct {
 		Job string `json:"job_id"`
 	}](t, a).Job
