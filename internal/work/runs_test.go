@@ -313,7 +313,7 @@ func (l *life) consistent() {
 // once it answers for ever.
 func TestThousandRuns(t *testing.T) {
 	runs := 1000
-	if testing.Short() {
+	if testing.Short() || raceOn {
 		runs = 100
 	}
 	var (

@@ -1,0 +1,5 @@
+//go:build !race
+
+package work
+
+const raceOn = false
