@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -100,5 +102,27 @@ func TestJudge(t *testing.T) {
 	r.print(&out)
 	if !strings.Contains(out.String(), "MISSED p50") {
 		t.Errorf("the report does not name the missed bar:\n%s", &out)
+	}
+}
+
+// TestDesk: what the ledger is measured by does what it says.
+func TestDesk(t *testing.T) {
+	dir := t.TempDir()
+	d, err := newDesk(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, do := range []func(context.Context) error{d.open, d.plan, d.edit} {
+		if err := do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := filepath.Glob(filepath.Join(d.dir, "*.txt")); err != nil || len(files) != 1 {
+		t.Errorf("%v, %v", files, err)
 	}
 }

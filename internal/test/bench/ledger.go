@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpx/internal/id"
+	"mcpx/internal/policy"
 	"mcpx/internal/session"
 	"mcpx/internal/sqlite"
 	"mcpx/internal/store"
@@ -159,6 +160,7 @@ func newDesk(ctx context.Context, dir string) (*desk, error) {
 	d.work, err = work.New(work.Config{
 		DB: d.db, Key: make([]byte, 32), IDs: id.NewSource(time.Now, rand.Reader), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		State: state, Home: dir, Redact: func(s string) string { return s },
+		Rules: func(string) policy.Rules { return policy.Rules{} },
 	})
 	return d, err
 }
