@@ -223,3 +223,16 @@ func (p *goPackage) checkPatterns(t *testing.T) {
 		}
 	}
 }
+
+// TestMap: every package is on the map.
+func TestMap(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range layers {
+		if _, err := os.Stat(dir); err == nil && !strings.Contains(string(text), "("+dir+")") {
+			t.Errorf("ARCHITECTURE.md does not tell of %s", dir)
+		}
+	}
+}
