@@ -231,7 +231,7 @@ func TestMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir := range layers {
-		if _, err := os.Stat(dir); err == nil && !strings.Contains(string(text), "("+dir+")") {
+		if _, err := os.Stat(dir); dir != "." && err == nil && !strings.Contains(string(text), "("+dir+")") {
 			t.Errorf("ARCHITECTURE.md does not tell of %s", dir)
 		}
 	}
