@@ -27,6 +27,8 @@ func (o Offer) Tool(name string) (ToolPin, bool) {
 type OfferReader interface {
 	// AllOffers are the offers of every server that has one, by id.
 	AllOffers(ctx context.Context) ([]Offer, error)
+	// OfferOf gives the offer of a server; the zero one when it has none.
+	OfferOf(ctx context.Context, p OfferOf) (Offer, error)
 }
 
 // OfferStore reads and changes the offers. They end with their server.
@@ -35,6 +37,9 @@ type OfferStore interface {
 	// PutOffer writes the offer of a server whole. NotFound server-unknown.
 	PutOffer(ctx context.Context, p PutOffer) error
 }
+
+// OfferOf names the server.
+type OfferOf struct{ Server string }
 
 // PutOffer carries the offer to write.
 type PutOffer struct{ Offer Offer }

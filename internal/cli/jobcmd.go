@@ -17,9 +17,7 @@ var jobList = Command{
 	Example: "mcpx job list\nmcpx job list --all --session rs_01J",
 	Flags: []Flag{
 		{Name: "all", Kind: BoolFlag, Usage: "those that have ended, too"},
-		{Name: "session", Kind: StringFlag, Value: "SESSION", Usage: "only of SESSION, with its whole id"},
-		{Name: "limit", Kind: IntFlag, Value: "N", Usage: "at most N"},
-		{Name: "before", Kind: IntFlag, Value: "N", Usage: "go on behind the page that gave N"},
+		ofSession, atMost, before,
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		service, err := e.API(ctx)
@@ -40,9 +38,7 @@ var jobList = Command{
 				}
 				e.table(w, []string{"JOB", "STATE", "SINCE", "COMMAND"}, table)
 			}
-			if page.Before > 0 {
-				e.Note("There are more: add --before %d", page.Before)
-			}
+			e.goesOn(page.Before)
 			e.next(w, page.Next)
 		})
 	},

@@ -10,6 +10,13 @@ import (
 	"mcpx/internal/operation"
 )
 
+// Flags of lists of what agents do.
+var (
+	ofSession = Flag{Name: "session", Kind: StringFlag, Value: "SESSION", Usage: "only of SESSION, with its whole id"}
+	atMost    = Flag{Name: "limit", Kind: IntFlag, Value: "N", Usage: "at most N"}
+	before    = Flag{Name: "before", Kind: IntFlag, Value: "N", Usage: "go on behind the page that gave N"}
+)
+
 var ofPrincipal = Flag{Name: "principal", Kind: StringFlag, Value: "NAME", Usage: "of the calls of NAME (default: your own)"}
 
 var operationList = Command{
@@ -19,9 +26,7 @@ var operationList = Command{
 	Flags: []Flag{
 		{Name: "state", Kind: StringFlag, Value: "STATE", Usage: "claimed, dispatched, succeeded, failed or unknown"},
 		{Name: "all", Kind: BoolFlag, Usage: "in every state"},
-		{Name: "session", Kind: StringFlag, Value: "SESSION", Usage: "only of SESSION, with its whole id"},
-		{Name: "limit", Kind: IntFlag, Value: "N", Usage: "at most N"},
-		{Name: "before", Kind: IntFlag, Value: "N", Usage: "go on behind the page that gave N"},
+		ofSession, atMost, before,
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		service, err := e.API(ctx)
@@ -44,12 +49,17 @@ var operationList = Command{
 				}
 				e.table(w, []string{"OPERATION", "STATE", "TOOL", "CLAIMED", "PRINCIPAL", "SESSION"}, rows)
 			}
-			if page.Before > 0 {
-				e.Note("There are more: add --before %d", page.Before)
-			}
+			e.goesOn(page.Before)
 			e.next(w, page.Next)
 		})
 	},
+}
+
+// goesOn says how a list goes on, when it does.
+func (e *Env) goesOn(before int) {
+	if before > 0 {
+		e.Note("There are more: add --before %d", before)
+	}
 }
 
 func operationState(o operation.Operation) cell {

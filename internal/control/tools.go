@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"mcpx/internal/api"
+	"mcpx/internal/era"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 )
@@ -99,20 +100,19 @@ func explain(server string, err error) error {
 	if !ok {
 		return err
 	}
-	const invalidParams, methodNotFound = -32602, -32601
 	switch e.Code {
-	case invalidParams:
+	case era.CodeInvalidParams:
 		return fault.New(fault.Invalid, "server-refused").Saying("%s refused the call: %s", server, e.Message).
 			Hinting("see its tools and their arguments with `mcpx server tools %s`", server)
-	case methodNotFound:
+	case era.CodeMethodNotFound:
 		return fault.New(fault.NotFound, "server-refused").Saying("%s does not offer this: %s", server, e.Message)
-	case -31902, -31903, -31904: // the gateway's own classes of a call that may have run (protocol.md section 4)
+	case gateway.CodeSentUnknown, gateway.CodeAnsweredLost, gateway.CodeTimeout: // it may have run
 		return fault.New(fault.UnknownOutcome, "call-unknown").Saying("%s", e.Message).
 			Hinting("it may have run: look before you repeat it. See `mcpx server logs %s`", server)
-	case -31901, -31905:
+	case gateway.CodeNotSent, gateway.CodeUnavailable:
 		return fault.New(fault.Unavailable, "server-unavailable").Saying("%s", e.Message).
 			Hinting("see `mcpx server logs %s`; `mcpx server restart %s` tries again at once", server, server).Retrying(fault.AfterWait)
-	case -31907:
+	case gateway.CodeBusy:
 		return fault.New(fault.Busy, "server-busy").Saying("%s", e.Message).Retrying(fault.AfterWait)
 	}
 	return fault.New(fault.Unavailable, "server-error").Saying("%s answered with error %d: %s", server, e.Code, e.Message)

@@ -95,23 +95,19 @@ func (g *commandGate) sandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 
 // Judge decides about a command as it would be started now.
 func (g *commandGate) Judge(ctx context.Context, c work.Command) (work.Ruling, error) {
-	applied, err := g.applies(ctx, c.Level)
-	if err != nil {
-		return work.Ruling{}, unavailable(err)
-	}
-	w, err := g.world(ctx, c, applied)
-	if err != nil {
-		return work.Ruling{}, err
-	}
-	v, err := policy.Judge(c.Command, w, g.rules(c.Target))
-	if err != nil {
-		return work.Ruling{}, judged(err)
-	}
-	return work.Ruling{Verdict: v, Frozen: policy.Freeze(c.Command, v, w.Place()), Sandbox: containment(applied)}, nil
+	return g.judge(ctx, c, policy.Judge)
 }
 
 // JudgeInput decides about text for the standard input of a command that runs.
 func (g *commandGate) JudgeInput(ctx context.Context, c work.Command, text string) (work.Ruling, error) {
+	c.Stdin = &text
+	return g.judge(ctx, c, func(c policy.Command, w policy.World, rules policy.Rules) (policy.Verdict, error) {
+		return policy.JudgeInput(c, text, w, rules)
+	})
+}
+
+// judge lets the policy decide, and freezes what a person would be asked about.
+func (g *commandGate) judge(ctx context.Context, c work.Command, decide func(policy.Command, policy.World, policy.Rules) (policy.Verdict, error)) (work.Ruling, error) {
 	applied, err := g.applies(ctx, c.Level)
 	if err != nil {
 		return work.Ruling{}, unavailable(err)
@@ -120,11 +116,10 @@ func (g *commandGate) JudgeInput(ctx context.Context, c work.Command, text strin
 	if err != nil {
 		return work.Ruling{}, err
 	}
-	v, err := policy.JudgeInput(c.Command, text, w, g.rules(c.Target))
+	v, err := decide(c.Command, w, g.rules(c.Target))
 	if err != nil {
 		return work.Ruling{}, judged(err)
 	}
-	c.Stdin = &text
 	return work.Ruling{Verdict: v, Frozen: policy.Freeze(c.Command, v, w.Place()), Sandbox: containment(applied)}, nil
 }
 

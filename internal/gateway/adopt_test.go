@@ -65,7 +65,7 @@ func TestAdoptionDecides(t *testing.T) {
 			mc.start()
 			began := time.Now()
 			answer, _ := reply(t, send(t, mc.again(x), `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`))
-			if member(t, answer, "error", "code") != float64(codeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
+			if member(t, answer, "error", "code") != float64(CodeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
 				t.Errorf("after %s the call got %s", time.Since(began), answer)
 			}
 			if len(mc.k.all()) != 1 {
@@ -117,7 +117,7 @@ func TestAdoptionDecides(t *testing.T) {
 		mc.start()
 		eventually(t, "it is reported", func() bool { return mc.s.status().State == Wedged })
 		hold(nil)
-		if answer, _ := reply(t, resume(t, mc.again(x), "7", 7)); member(t, answer, "error", "code") != float64(codeSentUnknown) {
+		if answer, _ := reply(t, resume(t, mc.again(x), "7", 7)); member(t, answer, "error", "code") != float64(CodeSentUnknown) {
 			t.Errorf("the outcome is %s", answer)
 		}
 	})
@@ -257,7 +257,7 @@ func TestOneHangs(t *testing.T) {
 			t.Errorf("the others waited %s", took)
 		}
 		r := send(t, mc.again(sessions[3]), `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`)
-		if answer, _ := reply(t, r); member(t, answer, "error", "code") != float64(codeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
+		if answer, _ := reply(t, r); member(t, answer, "error", "code") != float64(CodeUnavailable) || time.Since(began) > maxAdoptWait+time.Second {
 			t.Errorf("after %s its client got %s", time.Since(began), answer)
 		}
 		time.Sleep(30 * time.Second) // all tries
@@ -280,7 +280,7 @@ func TestStopWhileAdopting(t *testing.T) {
 	mc.start()
 	waits := send(t, mc.again(x), callBody("8"))
 	mc.stop(false)
-	if answer, _ := reply(t, waits); member(t, answer, "error", "code") != float64(codeNotSent) || member(t, answer, "error", "data", "mcpx", "cause") != "daemon_restart" {
+	if answer, _ := reply(t, waits); member(t, answer, "error", "code") != float64(CodeNotSent) || member(t, answer, "error", "data", "mcpx", "cause") != "daemon_restart" {
 		t.Errorf("the call that waited got %s", answer)
 	}
 	mc.k.hangs = ""

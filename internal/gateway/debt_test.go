@@ -89,7 +89,7 @@ func TestDeliveredJustNow(t *testing.T) {
 			if answer, _ := reply(t, resume(t, y, strconv.Itoa(calls-1), 7)); member(t, answer, "result") == nil {
 				t.Errorf("the answer that was written last is now %.200s", answer)
 			}
-			if answer, _ := reply(t, resume(t, y, "0", 7)); member(t, answer, "error", "code") != float64(codeAnsweredLost) {
+			if answer, _ := reply(t, resume(t, y, "0", 7)); member(t, answer, "error", "code") != float64(CodeAnsweredLost) {
 				t.Errorf("the answer that was written first is still kept: %.200s", answer)
 			}
 		})

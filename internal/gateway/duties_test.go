@@ -131,7 +131,7 @@ func TestCrashLoopText(t *testing.T) {
 	if !strings.Contains(text, "crash loop: it failed 3 times") || !strings.HasSuffix(text, "`mcpx server restart peer` tries at once") {
 		t.Errorf("the caller reads %q", text)
 	}
-	if member(t, string(answer), "error", "code") != float64(codeUnavailable) {
+	if member(t, string(answer), "error", "code") != float64(CodeUnavailable) {
 		t.Errorf("the caller got %s", answer)
 	}
 }

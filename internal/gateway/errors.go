@@ -12,12 +12,12 @@ import (
 // JSON-RPC codes of the gateway's own errors (protocol.md section 4). They lie outside the ranges that JSON-RPC and
 // MCP reserve, so that nothing the gateway says can be taken for an answer of the backend.
 const (
-	codeNotSent      = -31901
-	codeSentUnknown  = -31902
-	codeAnsweredLost = -31903
-	codeTimeout      = -31904
-	codeUnavailable  = -31905
-	codeBusy         = -31907
+	CodeNotSent      = -31901
+	CodeSentUnknown  = -31902
+	CodeAnsweredLost = -31903
+	CodeTimeout      = -31904
+	CodeUnavailable  = -31905
+	CodeBusy         = -31907
 )
 
 // Refusal is a request that is answered by the gateway itself, with the HTTP status that the edge must use.
@@ -89,17 +89,17 @@ func (t trouble) body(id []byte, server, method string) []byte {
 func (c Class) codes() (code int, retry string) {
 	switch c {
 	case NotSent:
-		return codeNotSent, "safe"
+		return CodeNotSent, "safe"
 	case SentUnknown:
-		return codeSentUnknown, "unsafe"
+		return CodeSentUnknown, "unsafe"
 	case AnsweredLost:
-		return codeAnsweredLost, "unsafe"
+		return CodeAnsweredLost, "unsafe"
 	case TimedOut:
-		return codeTimeout, "unsafe"
+		return CodeTimeout, "unsafe"
 	case Unavailable:
-		return codeUnavailable, "after_wait"
+		return CodeUnavailable, "after_wait"
 	case Busy:
-		return codeBusy, "after_wait"
+		return CodeBusy, "after_wait"
 	}
 	panic("gateway: unknown class " + string(c))
 }

@@ -232,7 +232,7 @@ func (s *Server) Unknown(id []byte, method, text string) []byte {
 // callNext is the end of a call of our own whose server went to the next daemon.
 func (g *Gateway) callNext(ctx context.Context, s *Server, st *Stream, body []byte) ([]byte, error) {
 	if g.cfg.Next == nil {
-		return nil, &RPCError{Code: codeSentUnknown, Message: "the daemon restarted; the call may have run"}
+		return nil, &RPCError{Code: CodeSentUnknown, Message: "the daemon restarted; the call may have run"}
 	}
 	raw := g.cfg.Next(ctx, s, st, body)
 	if raw == nil {
@@ -242,7 +242,7 @@ func (g *Gateway) callNext(ctx context.Context, s *Server, st *Stream, body []by
 }
 
 // IsNotSent reports whether an answer says that the request never reached the server, so that it may be sent again.
-func IsNotSent(code []byte) bool { return string(code) == fmt.Sprint(codeNotSent) }
+func IsNotSent(code []byte) bool { return string(code) == fmt.Sprint(CodeNotSent) }
 
 // Moved is closed when the server of the stream went to the next daemon; nil when it never does.
 func (r *Reader) Moved() <-chan struct{} { return r.s.moved }

@@ -37,7 +37,7 @@ func TestQueuedCallTimesOut(t *testing.T) {
 	asker := send(t, a, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asker"}}`)
 	question := next(t, asker).Data
 	got, _ := reply(t, send(t, b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"other"}}`))
-	if member(t, got, "error", "code") != float64(codeBusy) {
+	if member(t, got, "error", "code") != float64(CodeBusy) {
 		t.Errorf("the waiting client got %s", got)
 	}
 	for _, m := range p.opened()[0].messages() {
@@ -48,7 +48,7 @@ func TestQueuedCallTimesOut(t *testing.T) {
 	// The question stopped the asker's own clock; its answer starts it again.
 	answer := []byte(`{"jsonrpc":"2.0","id":` + string(scan(t, question).ID.Of(question)) + `,"result":{"action":"decline"}}`)
 	a.Respond(answer, scan(t, answer))
-	if got, _ := reply(t, asker); member(t, got, "error", "code") != float64(codeTimeout) {
+	if got, _ := reply(t, asker); member(t, got, "error", "code") != float64(CodeTimeout) {
 		t.Errorf("the asking client got %s", got)
 	}
 	eventually(t, "no call is left", func() bool { return inFlight(s) == 0 })
@@ -121,7 +121,7 @@ func TestParkedCall(t *testing.T) {
 	}
 	running.Gone()
 	eventually(t, "the server knows", func() bool { return strings.Contains(strings.Join(link.messages(), "\n"), "notifications/cancelled") })
-	if gone, _ := reply(t, retry("5", "").Follow()); member(t, gone, "error", "code") != float64(codeSentUnknown) {
+	if gone, _ := reply(t, retry("5", "").Follow()); member(t, gone, "error", "code") != float64(CodeSentUnknown) {
 		t.Errorf("a retry of the cancelled call got %s", gone)
 	}
 	if s.parkMu.Lock(); len(s.parked) != 0 {
@@ -147,7 +147,7 @@ func TestParkedExpiry(t *testing.T) {
 		return strings.Contains(all, `"action":"cancel"`) && strings.Contains(all, "notifications/cancelled")
 	})
 	gone, _ := reply(t, modern(t, s, "2", "tools/call", `{"name":"a","requestState":"`+state+`","inputResponses":{}}`, allCaps).Follow())
-	if member(t, gone, "error", "code") != float64(codeSentUnknown) {
+	if member(t, gone, "error", "code") != float64(CodeSentUnknown) {
 		t.Errorf("the retry got %s", gone)
 	}
 	for _, bad := range []string{"", "x", state[1:], state + "A", strings.ToUpper(state)} {
@@ -180,7 +180,7 @@ func TestParkedLaneDies(t *testing.T) {
 	state := member(t, first, "result", "requestState").(string)
 	p.newest().exit(Exit{Reason: Exited, Code: 1})
 	got, _ := reply(t, modern(t, s, "2", "tools/call", `{"name":"a","requestState":"`+state+`","inputResponses":{"r1":{"action":"accept"}}}`, allCaps).Follow())
-	if member(t, got, "error", "code") != float64(codeSentUnknown) {
+	if member(t, got, "error", "code") != float64(CodeSentUnknown) {
 		t.Errorf("the retry got %s", got)
 	}
 }
@@ -199,7 +199,7 @@ func TestTooManyParked(t *testing.T) {
 	}
 	s.parkMu.Unlock()
 	got, _ := reply(t, modern(t, s, "1", "tools/call", `{"name":"a"}`, allCaps).Follow())
-	if member(t, got, "error", "code") != float64(codeBusy) {
+	if member(t, got, "error", "code") != float64(CodeBusy) {
 		t.Errorf("the client got %s", got)
 	}
 	link := p.newest()
@@ -259,7 +259,7 @@ func TestReissue(t *testing.T) {
 	if !strings.Contains(got, `"prompts":[]`) || member(t, got, "id") != 1.0 {
 		t.Errorf("the list got %s", got)
 	}
-	if got, _ = reply(t, modern(t, s, "2", "tools/call", `{"name":"x"}`, "{}").Follow()); member(t, got, "error", "code") != float64(codeSentUnknown) {
+	if got, _ = reply(t, modern(t, s, "2", "tools/call", `{"name":"x"}`, "{}").Follow()); member(t, got, "error", "code") != float64(CodeSentUnknown) {
 		t.Errorf("the call got %s", got)
 	}
 }

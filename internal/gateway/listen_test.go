@@ -189,13 +189,13 @@ func TestApply(t *testing.T) {
 	call := send(t, x, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`)
 	e.Lifecycle = catalog.Disabled
 	s.g.Apply([]catalog.Server{e})
-	if got, _ := reply(t, call); member(t, got, "error", "code") != float64(codeSentUnknown) {
+	if got, _ := reply(t, call); member(t, got, "error", "code") != float64(CodeSentUnknown) {
 		t.Errorf("the call got %s", got)
 	}
 	if all := s.g.Status(); len(all) != 1 || all[0].State != Off || len(s.g.Names()) != 0 {
 		t.Errorf("status is %+v", all)
 	}
-	if got, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a"}}`)); member(t, got, "error", "code") != float64(codeUnavailable) {
+	if got, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a"}}`)); member(t, got, "error", "code") != float64(CodeUnavailable) {
 		t.Errorf("a call to a disabled server got %s", got)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
@@ -203,7 +203,7 @@ func TestApply(t *testing.T) {
 	if err := s.g.Stop(ctx, false); err != nil {
 		t.Error(err)
 	}
-	if got, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a"}}`)); member(t, got, "error", "code") != float64(codeNotSent) {
+	if got, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a"}}`)); member(t, got, "error", "code") != float64(CodeNotSent) {
 		t.Errorf("a call after the end got %s", got)
 	}
 }

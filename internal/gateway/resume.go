@@ -104,7 +104,7 @@ func (x *Session) Resume(ctx context.Context, lastEventID string, relayed bool) 
 		return nil, nil, bad
 	}
 	// A daemon that ends knows nothing for certain any more: the next one does.
-	ending := &Refusal{Status: 503, Code: codeBusy, Message: "the daemon is stopping; try again"}
+	ending := &Refusal{Status: 503, Code: CodeBusy, Message: "the daemon is stopping; try again"}
 	if x.srv.ends() {
 		return nil, nil, ending
 	}

@@ -107,7 +107,7 @@ func TestSessions(t *testing.T) {
 	}
 	x.Close()
 	x.Close()
-	if got, _ := reply(t, busy); member(t, got, "error", "code") != float64(codeSentUnknown) {
+	if got, _ := reply(t, busy); member(t, got, "error", "code") != float64(CodeSentUnknown) {
 		t.Errorf("the call of a deleted session got %s", got)
 	}
 	s.sweep(time.Now().Add(sessionTTL + time.Minute))

@@ -188,7 +188,7 @@ func TestDeadlineOverCrash(t *testing.T) {
 		r := resume(t, mc.again(x), "7", 7)
 		began := time.Now()
 		answer, _ := reply30(t, r)
-		if took := time.Since(began); took != 40*time.Second || member(t, answer, "error", "code") != float64(codeTimeout) {
+		if took := time.Since(began); took != 40*time.Second || member(t, answer, "error", "code") != float64(CodeTimeout) {
 			t.Errorf("after %s the call got %s", took, answer)
 		}
 		synctest.Wait()

@@ -185,7 +185,7 @@ func TestBridgedSessionOverCrash(t *testing.T) {
 	if answer, _ := reply(t, r7); !strings.Contains(answer, `"content":[]`) || strings.Contains(answer, "resultType") {
 		t.Errorf("the call got %s", answer)
 	}
-	if answer, _ := reply(t, r8); member(t, answer, "error", "code") != float64(codeAnsweredLost) {
+	if answer, _ := reply(t, r8); member(t, answer, "error", "code") != float64(CodeAnsweredLost) {
 		t.Errorf("the call that asks got %s", answer)
 	}
 	if c.count("server/discover") != 1 || len(mc.k.all()) != 1 {

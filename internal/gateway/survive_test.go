@@ -158,7 +158,7 @@ func TestCutOffBeforeDecided(t *testing.T) {
 		t.Errorf("the one that was cut off got %v", bad)
 	}
 	close(mc.k.adopting)
-	if answer, _ := reply(t, resume(t, y, "7", 0)); member(t, answer, "error", "code") != float64(codeNotSent) || member(t, answer, "error", "data", "mcpx", "cause") != "daemon_restart" {
+	if answer, _ := reply(t, resume(t, y, "7", 0)); member(t, answer, "error", "code") != float64(CodeNotSent) || member(t, answer, "error", "data", "mcpx", "cause") != "daemon_restart" {
 		t.Errorf("the next one got %s", answer)
 	}
 }
@@ -183,12 +183,12 @@ func TestDirectAndRemoteOverCrash(t *testing.T) {
 			mc.start()
 			y := mc.again(x)
 			if name == "direct" {
-				if told, _ := reply(t, send(t, y, callBody("6"))); member(t, told, "error", "code") != float64(codeNotSent) || !strings.Contains(told, c.want) {
+				if told, _ := reply(t, send(t, y, callBody("6"))); member(t, told, "error", "code") != float64(CodeNotSent) || !strings.Contains(told, c.want) {
 					t.Errorf("the session was told %s", told)
 				}
 			}
 			answer, _ := reply(t, resume(t, y, "7", 7))
-			if member(t, answer, "error", "code") != float64(codeSentUnknown) || !strings.Contains(answer, c.want) {
+			if member(t, answer, "error", "code") != float64(CodeSentUnknown) || !strings.Contains(answer, c.want) {
 				t.Errorf("the call got %s", answer)
 			}
 			if next, _ := reply(t, send(t, y, `{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`)); !strings.Contains(next, "result") {
@@ -362,13 +362,13 @@ func TestNoFalseProof(t *testing.T) {
 			x := initialize(t, mc.s, "2025-11-25", "{}")
 			mc.crash()
 			y := mc.again(x)
-			ask(t, y, "1", codeNotSent)
+			ask(t, y, "1", CodeNotSent)
 			r := send(t, y, callBody("2"))
 			m := <-got
 			mc.k.newest().result(m, scan(t, m.Body), `{}`)
 			reply(t, r)
 			r.Delivered() // to a connection that was dead
-			ask(t, y, "2", codeSentUnknown)
+			ask(t, y, "2", CodeSentUnknown)
 			mc.k.newest().die(Exit{Reason: Exited, Code: 1})
 			r = send(t, y, callBody("3")) // starts another process
 			m = <-got
@@ -376,11 +376,11 @@ func TestNoFalseProof(t *testing.T) {
 			reply(t, r)
 			mc.crash()
 			z := mc.again(x)
-			ask(t, z, "4", codeSentUnknown) // it may have gone to the first process
+			ask(t, z, "4", CodeSentUnknown) // it may have gone to the first process
 			mc.kill()
 			mc.perish()
 			mc.start()
-			ask(t, mc.again(x), "5", codeSentUnknown)
+			ask(t, mc.again(x), "5", CodeSentUnknown)
 		})
 	}
 }
@@ -399,7 +399,7 @@ func TestForgottenReplay(t *testing.T) {
 	y := mc.again(x)
 	resume(t, y, "7", 7).Stop()
 	y.sweepStreams(time.Now().Add(replayFor + time.Minute))
-	if answer, _ := reply(t, resume(t, y, "7", 7)); member(t, answer, "error", "code") != float64(codeAnsweredLost) {
+	if answer, _ := reply(t, resume(t, y, "7", 7)); member(t, answer, "error", "code") != float64(CodeAnsweredLost) {
 		t.Errorf("the late resume got %s", answer)
 	}
 	mc.k.empty()
@@ -425,7 +425,7 @@ func FuzzResume(f *testing.F) {
 			return
 		case st != y.get && !strings.Contains(id, ".8."): // else it is a stream that an earlier input made
 			answer, _ := reply(t, r)
-			if m := scan(t, []byte(answer)); m.Kind != rpc.Error || string(m.Code.Of([]byte(answer))) != strconv.Itoa(codeNotSent) {
+			if m := scan(t, []byte(answer)); m.Kind != rpc.Error || string(m.Code.Of([]byte(answer))) != strconv.Itoa(CodeNotSent) {
 				t.Errorf("%q got %s", id, answer)
 			}
 		}

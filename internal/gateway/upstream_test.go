@@ -67,7 +67,7 @@ func TestLostAnswers(t *testing.T) {
 	})
 	s := newRig(t, p, nil)
 	x := initialize(t, s, "2025-11-25", "{}")
-	for name, want := range map[string]float64{"long": codeAnsweredLost, "garbage": codeAnsweredLost, "broken": codeUnavailable} {
+	for name, want := range map[string]float64{"long": CodeAnsweredLost, "garbage": CodeAnsweredLost, "broken": CodeUnavailable} {
 		got, _ := reply(t, send(t, x, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`))
 		if member(t, got, "error", "code") != want {
 			t.Errorf("%s: the client got %s", name, got)

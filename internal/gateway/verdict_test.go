@@ -14,7 +14,7 @@ func TestVerdictIsOver(t *testing.T) {
 	x := initialize(t, mc.s, "2025-11-25", "{}")
 	mc.crash()
 	y := mc.again(x)
-	if answer, _ := reply(t, resume(t, y, "7", 0)); member(t, answer, "error", "code") != float64(codeNotSent) {
+	if answer, _ := reply(t, resume(t, y, "7", 0)); member(t, answer, "error", "code") != float64(CodeNotSent) {
 		t.Fatalf("a request that nobody sent is told %s", answer)
 	}
 	send(t, y, callBody("7"))
@@ -47,11 +47,11 @@ func TestVerdictForARelay(t *testing.T) {
 			x := initialize(t, mc.s, "2025-11-25", "{}")
 			mc.crash()
 			y := mc.again(x)
-			if got := code(t, y, true); got != float64(codeNotSent) {
+			if got := code(t, y, true); got != float64(CodeNotSent) {
 				t.Fatalf("the relay is told %v", got)
 			}
 			if clientAsks {
-				if got := code(t, y, false); got != float64(codeNotSent) {
+				if got := code(t, y, false); got != float64(CodeNotSent) {
 					t.Fatalf("the client is told %v", got)
 				}
 			}
@@ -61,7 +61,7 @@ func TestVerdictForARelay(t *testing.T) {
 			}
 			if st, runs := y.Ask(body, scan(t, body), Asking{Late: true}); runs == clientAsks {
 				t.Errorf("the request of the relay runs: %v", runs)
-			} else if answer, _ := reply(t, st.Follow()); !runs && member(t, answer, "error", "code") != float64(codeNotSent) {
+			} else if answer, _ := reply(t, st.Follow()); !runs && member(t, answer, "error", "code") != float64(CodeNotSent) {
 				t.Errorf("a request that does not run is told %s", answer)
 			}
 		})
@@ -115,7 +115,7 @@ func TestVerdictHasItsName(t *testing.T) {
 	if bad != nil {
 		t.Fatal(bad)
 	}
-	if answer, _ := reply(t, r); member(t, answer, "error", "code") != float64(codeNotSent) {
+	if answer, _ := reply(t, r); member(t, answer, "error", "code") != float64(CodeNotSent) {
 		t.Errorf("asked again it says %s", answer)
 	}
 	if _, _, bad := y.Resume(t.Context(), EventID(name, mc.epoch, 1), true); bad == nil {

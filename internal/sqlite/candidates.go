@@ -24,6 +24,7 @@ const (
 	sqlPutPins = `INSERT INTO pins (server_id, body) VALUES (?, ?) ON CONFLICT (server_id) DO UPDATE SET body = excluded.body`
 
 	sqlOffers   = `SELECT body FROM offers WHERE server_id > '' ORDER BY server_id`
+	sqlOfferOf  = `SELECT body FROM offers WHERE server_id = ?`
 	sqlPutOffer = `INSERT INTO offers (server_id, body) VALUES (?, ?) ON CONFLICT (server_id) DO UPDATE SET body = excluded.body`
 )
 
@@ -118,6 +119,15 @@ func (t *tx) PutPins(ctx context.Context, p catalog.PutPins) error {
 // AllOffers are the offers of every server that has one.
 func (t *tx) AllOffers(ctx context.Context) ([]catalog.Offer, error) {
 	return rows(ctx, t, scanDocument[catalog.Offer], sqlOffers)
+}
+
+// OfferOf gives the offer of a server.
+func (t *tx) OfferOf(ctx context.Context, p catalog.OfferOf) (catalog.Offer, error) {
+	found, err := rows(ctx, t, scanDocument[catalog.Offer], sqlOfferOf, p.Server)
+	if err != nil || len(found) == 0 {
+		return catalog.Offer{}, err
+	}
+	return found[0], nil
 }
 
 // PutOffer writes the offer of a server whole.

@@ -10,6 +10,7 @@ import (
 
 	"mcpx/internal/approval"
 	"mcpx/internal/catalog"
+	"mcpx/internal/era"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/operation"
@@ -150,11 +151,8 @@ func (s *Service) offered(ctx context.Context, as gateway.Caller, server catalog
 		}
 	}
 	slices.SortStableFunc(now.Tools, func(a, b catalog.ToolPin) int { return strings.Compare(a.Name, b.Name) })
-	err = s.cfg.DB.View(ctx, func(r store.Reader) error {
-		all, err := r.AllOffers(ctx)
-		if i := slices.IndexFunc(all, func(o catalog.Offer) bool { return o.Server == server.ID }); i >= 0 {
-			before = all[i]
-		}
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		before, err = r.OfferOf(ctx, catalog.OfferOf{Server: server.ID})
 		return err
 	})
 	same := func(a, b catalog.ToolPin) bool { return a.Name == b.Name && a.Digest == b.Digest }
@@ -255,14 +253,6 @@ func (c *upstreamCall) run(ctx context.Context) (any, error) {
 	return out, nil
 }
 
-// The gateway's own codes of calls that may have run (protocol.md section 4), and those of MCP by which a server refuses
-// a call before it does anything.
-const (
-	sentUnknown, answeredLost, timedOut = -31902, -31903, -31904
-	notSent, unavailable, busy          = -31901, -31905, -31907
-	invalidParams, methodNotFound       = -32602, -32601
-)
-
 // failed says what an error means for the operation: it is proved not done, or nobody knows.
 func (c *upstreamCall) failed(err error) error {
 	e, ok := errors.AsType[*gateway.RPCError](err)
@@ -270,11 +260,11 @@ func (c *upstreamCall) failed(err error) error {
 		return unreached(c.request.Server, err)
 	}
 	switch e.Code {
-	case notSent, unavailable, busy:
+	case gateway.CodeNotSent, gateway.CodeUnavailable, gateway.CodeBusy:
 		return unreached(c.request.Server, err)
-	case invalidParams, methodNotFound:
+	case era.CodeInvalidParams, era.CodeMethodNotFound: // by which a server refuses a call before it does anything
 		return operation.Refuse(operation.ArgumentInvalid, "%s refused the call: %.500s", c.request.Server, c.s.cfg.Redact(e.Message))
-	case sentUnknown, answeredLost, timedOut:
+	case gateway.CodeSentUnknown, gateway.CodeAnsweredLost, gateway.CodeTimeout: // it may have run
 		return c.unclear("%.500s", c.s.cfg.Redact(e.Message))
 	}
 	return c.unclear("%s answered with error %d: %.500s", c.request.Server, e.Code, c.s.cfg.Redact(e.Message))

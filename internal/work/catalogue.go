@@ -43,7 +43,9 @@ type tool struct {
 
 	read   func(context.Context, *Service, *turn) (any, error)
 	change func(context.Context, *Service, store.Tx, *turn) (any, error)
-	begin  func(context.Context, *Service, *turn) (effect, error)
+	// look, which may be nil, looks at files for change before its transaction begins: while one runs, nobody else writes.
+	look  func(context.Context, *Service, *turn)
+	begin func(context.Context, *Service, *turn) (effect, error)
 	// recover carries an effect to its end that an earlier daemon has begun, or clears away what was staged for one that is
 	// only claimed. A *operation.Refusal is how it ended; any other error, that nothing could be decided. The ending may be
 	// nil.
@@ -95,7 +97,7 @@ func catalogue() []tool {
 		{Tool: Tool{
 			Name: "session", Set: SetSession, Args: Session{},
 			Description: "Durable sessions: open one on a project, attach to one again from any client, list them, hand one over by a token that works once, close one. Pass remote_session_id to the other tools. open, handoff, close and attach with a token take operation_id.",
-		}, mutates: true, class: operation.DB, reads: sessionReads, read: sessionRead, change: sessionChange},
+		}, mutates: true, class: operation.DB, reads: sessionReads, read: sessionRead, look: sessionLook, change: sessionChange},
 		{Tool: Tool{
 			Name: "plan", Set: SetSession, Args: Plan{},
 			Description: "The task list of a session, with evidence: create it, move tasks on, change its shape, deliver it. Completing a task needs evidence that can be checked. deliver answers every check and changes nothing while one fails.",

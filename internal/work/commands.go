@@ -97,7 +97,7 @@ func beginCommand(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, err
 	}
 	if s.cfg.Gate == nil || s.cfg.Runner == nil {
-		return nil, operation.Refuse(noSandbox, "this daemon has nothing that contains commands, so it starts none").Retrying(fault.Never)
+		return nil, uncontained()
 	}
 	if err := in.check(); err != nil {
 		return nil, err
@@ -113,6 +113,11 @@ func beginCommand(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, err
 	}
 	return &run{s: s, t: t, command: c}, nil
+}
+
+// uncontained is the refusal where nothing can run commands.
+func uncontained() *operation.Refusal {
+	return operation.Refuse(noSandbox, "this daemon has nothing that contains commands, so it starts none").Retrying(fault.Never)
 }
 
 func (in Run) check() error {

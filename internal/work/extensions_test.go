@@ -11,6 +11,7 @@ import (
 
 	"mcpx/internal/approval"
 	"mcpx/internal/catalog"
+	"mcpx/internal/era"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/operation"
@@ -34,7 +35,7 @@ func (u *fakeUpstream) Call(_ context.Context, r gateway.Request) ([]byte, error
 		u.lists = append(u.lists, r)
 		all := u.tools[r.Server]
 		if all == nil {
-			return nil, &gateway.RPCError{Code: unavailable, Message: "it does not start"}
+			return nil, &gateway.RPCError{Code: gateway.CodeUnavailable, Message: "it does not start"}
 		}
 		if len(r.Params) == 0 && len(all) > 1 {
 			return fmt.Appendf(nil, `{"tools":[%s],"nextCursor":"2"}`, strings.Join(all[:len(all)-1], ",")), nil
@@ -451,13 +452,13 @@ func TestCallEnds(t *testing.T) {
 		state operation.State
 		code  operation.Code
 	}{
-		"not sent":         {&gateway.RPCError{Code: notSent, Message: "x"}, operation.Failed, serverUnavailable},
-		"unavailable":      {&gateway.RPCError{Code: unavailable, Message: "x"}, operation.Failed, serverUnavailable},
-		"busy":             {&gateway.RPCError{Code: busy, Message: "x"}, operation.Failed, serverUnavailable},
-		"sent, not known":  {&gateway.RPCError{Code: sentUnknown, Message: "x"}, operation.Unknown, operation.OutcomeUnknown},
-		"answer lost":      {&gateway.RPCError{Code: answeredLost, Message: "x"}, operation.Unknown, operation.OutcomeUnknown},
-		"too late":         {&gateway.RPCError{Code: timedOut, Message: "x"}, operation.Unknown, operation.OutcomeUnknown},
-		"refused by it":    {&gateway.RPCError{Code: invalidParams, Message: "x"}, operation.Failed, operation.ArgumentInvalid},
+		"not sent":         {&gateway.RPCError{Code: gateway.CodeNotSent, Message: "x"}, operation.Failed, serverUnavailable},
+		"unavailable":      {&gateway.RPCError{Code: gateway.CodeUnavailable, Message: "x"}, operation.Failed, serverUnavailable},
+		"busy":             {&gateway.RPCError{Code: gateway.CodeBusy, Message: "x"}, operation.Failed, serverUnavailable},
+		"sent, not known":  {&gateway.RPCError{Code: gateway.CodeSentUnknown, Message: "x"}, operation.Unknown, operation.OutcomeUnknown},
+		"answer lost":      {&gateway.RPCError{Code: gateway.CodeAnsweredLost, Message: "x"}, operation.Unknown, operation.OutcomeUnknown},
+		"too late":         {&gateway.RPCError{Code: gateway.CodeTimeout, Message: "x"}, operation.Unknown, operation.OutcomeUnknown},
+		"refused by it":    {&gateway.RPCError{Code: era.CodeInvalidParams, Message: "x"}, operation.Failed, operation.ArgumentInvalid},
 		"broke in between": {&gateway.RPCError{Code: -32603, Message: "x"}, operation.Unknown, operation.OutcomeUnknown},
 		"no server":        {fault.New(fault.NotFound, "server-unknown").Saying("x"), operation.Failed, serverUnavailable},
 	} {

@@ -84,7 +84,7 @@ func findTools(ctx context.Context, s *Service, t *turn) (any, error) {
 	case in.Cursor != "":
 		n, err := strconv.Atoi(in.Cursor)
 		if err != nil || n < 0 {
-			return nil, operation.Refuse("CURSOR_INVALID", "cursor is not one that this tool has given")
+			return nil, operation.Refuse(cursorInvalid, "cursor is not one that this tool has given")
 		}
 		from = n
 	}
@@ -109,10 +109,7 @@ func findTools(ctx context.Context, s *Service, t *turn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := usualFound
-	if in.Limit > 0 {
-		limit = min(in.Limit, mostFound)
-	}
+	limit := within(in.Limit, usualFound, mostFound)
 	if len(in.IDs) > 0 {
 		limit = maxFindIDs
 	}

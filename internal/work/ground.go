@@ -50,7 +50,7 @@ var (
 
 // groundOf looks at the project of a session. What cannot be read is left out.
 func (s *Service) groundOf(ctx context.Context, a session.Admission) ground {
-	g := ground{Instructions: []instruction{}}
+	var g ground
 	x, err := s.open(a)
 	if err != nil {
 		return g

@@ -47,7 +47,7 @@ const (
 // acting finds the job of a call that acts on it.
 func (s *Service) acting(ctx context.Context, t *turn, id string) (j operation.Job, err error) {
 	if s.cfg.Runner == nil {
-		return j, operation.Refuse(noSandbox, "this daemon has nothing that contains commands, so it starts none").Retrying(fault.Never)
+		return j, uncontained()
 	}
 	err = s.cfg.DB.View(ctx, func(r store.Reader) error {
 		j, err = s.admitJob(ctx, r, t, id, session.ActChange)
@@ -241,10 +241,11 @@ func (p *stop) stage(context.Context) (any, error) { return p.wish, nil }
 func (*stop) drop() {}
 
 func (p *stop) run(ctx context.Context) (any, error) {
-	if l := p.s.jobs.find(p.job.ID); l != nil && p.s.jobs.cancel(ctx, l) {
-		return p.s.stoppedAnswer(ctx, p.job.ID, nil)
-	}
-	if l := p.s.jobs.find(p.job.ID); l != nil {
+	l := p.s.jobs.find(p.job.ID) // nil: it has ended
+	if l != nil {
+		if p.s.jobs.cancel(ctx, l) {
+			return p.s.stoppedAnswer(ctx, p.job.ID, nil)
+		}
 		if err := p.s.until(l.begun); err != nil {
 			return nil, err
 		}
@@ -254,7 +255,7 @@ func (p *stop) run(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	if !e.Held { // nothing of it lives
-		if l := p.s.jobs.find(p.job.ID); l != nil {
+		if l != nil {
 			if err := p.s.until(l.done); err != nil {
 				return nil, err
 			}

@@ -118,13 +118,8 @@ func commandStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 	}
 	s.acknowledge(ctx, j.By)
 	if l := s.jobs.find(j.ID); l != nil && in.WaitMS > 0 {
-		wait := time.NewTimer(min(time.Duration(in.WaitMS)*time.Millisecond, answerWithin-time.Second))
-		defer wait.Stop()
-		select {
-		case <-l.done:
-		case <-wait.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := t.wait(ctx, l.done); err != nil {
+			return nil, err
 		}
 		j = l.get()
 	}
@@ -195,7 +190,7 @@ func (s *Service) statusOf(ctx context.Context, j operation.Job, ask outputAsk) 
 	case j.State == operation.JobExited && j.Code != nil && *j.Code == exitNoCommand:
 		answer.warnings = append(answer.warnings, "COMMAND_NOT_FOUND: the exit code 127 says that a program was not found")
 	case j.Outside == operation.OutsideUnknown:
-		answer.warnings = append(answer.warnings, "OUTCOME_UNKNOWN: nobody saw the end of the command; look at what is there, then say so with resolve_operation")
+		answer.warnings = append(answer.warnings, "OUTCOME_UNKNOWN: nobody saw the end of the command; look at what is there before it is run again")
 	}
 	answer.bad = j.State.Final() && (j.State != operation.JobExited || j.Code == nil || *j.Code != 0) && j.State != operation.JobKilled
 	answer.data = shown

@@ -180,6 +180,9 @@ func (s *Service) giveUp(ctx context.Context, t *turn, row *operation.Operation,
 
 // commit carries out a change of the database: effect, claim and record are one commit, and a refusal leaves nothing.
 func (s *Service) commit(ctx context.Context, t *turn, row *operation.Operation) operation.Answer {
+	if t.tool.look != nil {
+		t.tool.look(ctx, s, t)
+	}
 	crash.Point("op.claim.before")
 	var a operation.Answer
 	err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {

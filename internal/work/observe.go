@@ -96,12 +96,7 @@ func observe(ctx context.Context, s *Service, t *turn) (any, error) {
 	}
 }
 
-func (in Observe) limit() int {
-	if in.Limit < 1 {
-		return observeUsual
-	}
-	return min(in.Limit, observeMost)
-}
+func (in Observe) limit() int { return within(in.Limit, observeUsual, observeMost) }
 
 // eventLook is which events are looked for, and from where.
 type eventLook struct {
@@ -124,7 +119,7 @@ func (in Observe) from() (eventLook, error) {
 	}
 	at, err := strconv.ParseUint(in.Cursor, 10, 63)
 	if err != nil || at == 0 {
-		return look, operation.Refuse("CURSOR_INVALID", "cursor is not one that this tool has given")
+		return look, operation.Refuse(cursorInvalid, "cursor is not one that this tool has given")
 	}
 	if look.newest {
 		look.before = at

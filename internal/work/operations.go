@@ -35,13 +35,8 @@ func operationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 	busy := s.busy[name]
 	s.mu.Unlock()
 	if busy != nil && in.WaitMS > 0 {
-		wait := time.NewTimer(min(time.Duration(in.WaitMS)*time.Millisecond, answerWithin-time.Second))
-		defer wait.Stop()
-		select {
-		case <-busy:
-		case <-wait.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := t.wait(ctx, busy); err != nil {
+			return nil, err
 		}
 	}
 	row, err := s.find(ctx, name)
@@ -179,11 +174,7 @@ func readResult(ctx context.Context, s *Service, t *turn) (any, error) {
 	if in.Grep != "" {
 		return out.matching(k.Bytes, in.Grep, in.Context)
 	}
-	from := in.Offset
-	limit := windowUsual
-	if in.Limit > 0 {
-		limit = min(in.Limit, windowMost)
-	}
+	from, limit := in.Offset, within(in.Limit, windowUsual, windowMost)
 	if in.Tail > 0 {
 		limit = min(in.Tail, windowMost)
 		from = max(len(k.Bytes)-limit, 0)

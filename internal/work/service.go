@@ -124,6 +124,7 @@ type turn struct {
 	// subject is what a person said yes to, for the dispatch; "" nobody had to be asked.
 	subject string
 	left    atomic.Bool // nobody waits for the end any more
+	ground  ground      // of a call that answers with it
 }
 
 // actor is who the events of the turn tell of.
@@ -155,6 +156,19 @@ func (t *turn) patience(usual int) time.Duration {
 		_ = json.Unmarshal(raw, &ms) // as in text
 	}
 	return min(max(time.Duration(ms)*time.Millisecond, 0), answerWithin-time.Second)
+}
+
+// wait waits for the end of something, as long as the caller does.
+func (t *turn) wait(ctx context.Context, end <-chan struct{}) error {
+	over := time.NewTimer(t.patience(0))
+	defer over.Stop()
+	select {
+	case <-end:
+	case <-over.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 const (

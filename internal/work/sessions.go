@@ -41,23 +41,73 @@ func sessionRead(ctx context.Context, s *Service, t *turn) (any, error) {
 	if err := t.scan(&in); err != nil {
 		return nil, err
 	}
+	switch in.Action {
+	case "list":
+	case "attach":
+		return s.attach(ctx, t, in)
+	default:
+		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no action; open, attach, list, handoff and close are", in.Action)
+	}
 	var out any
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		switch in.Action {
-		case "list":
-			out, err = s.listSessions(ctx, r, t.Principal, in)
-			return err
-		case "attach":
-			a, err := session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActRead})
-			if err != nil {
-				return err
-			}
-			out, err = s.attached(ctx, r, a)
-			return err
-		}
-		return operation.Refuse(operation.ArgumentInvalid, "%.32q is no action; open, attach, list, handoff and close are", in.Action)
+		out, err = s.listSessions(ctx, r, t.Principal, in)
+		return err
 	})
 	return out, err
+}
+
+// attach tells about a session that the caller is in already.
+func (s *Service) attach(ctx context.Context, t *turn, in Session) (out any, err error) {
+	var a session.Admission
+	admit := func(r store.Reader) (err error) {
+		a, err = session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActRead})
+		return err
+	}
+	if err := s.cfg.DB.View(ctx, admit); err != nil {
+		return nil, err
+	}
+	t.ground = s.groundOf(ctx, a)
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		if err := admit(r); err != nil {
+			return err
+		}
+		out, err = s.attached(ctx, r, t, a)
+		return err
+	})
+	return out, err
+}
+
+// sessionLook looks at the project of a session that is opened, or into which somebody is let by a token. Whether that
+// may be is decided later.
+func sessionLook(ctx context.Context, s *Service, t *turn) {
+	var in Session
+	if t.scan(&in) != nil || in.Action != "open" && in.Action != "attach" {
+		return
+	}
+	var a session.Admission
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		if in.Action == "open" {
+			a, err = session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: in.Project, Principal: t.Principal, Act: session.ActRead})
+			return err
+		}
+		handoff, err := session.HandoffOf(s.cfg.Key, in.Token)
+		if err != nil {
+			return err
+		}
+		h, err := r.HandoffByID(ctx, session.ByID{ID: handoff})
+		if err != nil {
+			return err
+		}
+		one, err := r.RemoteSessionByID(ctx, session.ByID{ID: h.Session})
+		if err != nil {
+			return err
+		}
+		a.Project, err = r.ProjectByID(ctx, session.ByID{ID: one.Project})
+		return err
+	})
+	if err == nil {
+		t.ground = s.groundOf(ctx, a)
+	}
 }
 
 func sessionChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, error) {
@@ -132,7 +182,7 @@ func (s *Service) openSession(ctx context.Context, tx store.Tx, t *turn, in Sess
 		return nil, err
 	}
 	a.Session = one
-	return s.attached(ctx, tx, a)
+	return s.attached(ctx, tx, t, a)
 }
 
 // handOver makes a token. The recorded answer holds none: the token follows from the id, and a retry shows it while it
@@ -198,7 +248,7 @@ func (s *Service) redeem(ctx context.Context, tx store.Tx, t *turn, in Session) 
 	if err != nil {
 		return nil, err
 	}
-	return s.attached(ctx, tx, a)
+	return s.attached(ctx, tx, t, a)
 }
 
 // tell writes one event about the session of a turn.
@@ -228,7 +278,7 @@ func shownSession(a session.Admission) sessionShown {
 }
 
 // attached is the answer of open and attach; at most 6 KB.
-func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admission) (any, error) {
+func (s *Service) attached(ctx context.Context, r store.Reader, t *turn, a session.Admission) (any, error) {
 	one := a.Session
 	open, err := r.Operations(ctx, operation.ListOperations{
 		Namespace: one.Principal, Session: one.ID, States: []operation.State{operation.Claimed, operation.Dispatched, operation.Unknown}, Limit: operation.MaxOperationPage,
@@ -260,7 +310,10 @@ func (s *Service) attached(ctx context.Context, r store.Reader, a session.Admiss
 		} `json:"unfinished"`
 		Plan    *planShown `json:"plan,omitempty"`
 		Version uint64     `json:"state_version"`
-	}{Session: shownSession(a), ground: s.groundOf(ctx, a), Toolsets: s.toolsets(), Approvals: []approvalShown{}, Version: head.Seq}
+	}{Session: shownSession(a), ground: t.ground, Toolsets: s.toolsets(), Approvals: []approvalShown{}, Version: head.Seq}
+	if out.Instructions == nil { // nobody could look
+		out.Instructions = []instruction{}
+	}
 	for i := len(waiting) - 1; i >= 0 && len(out.Approvals) < maxAttached; i-- {
 		out.Approvals = append(out.Approvals, *s.shownApproval(waiting[i]))
 	}
@@ -308,15 +361,12 @@ func shownPlan(p session.WorkPlan) *planShown {
 }
 
 func (s *Service) listSessions(ctx context.Context, r store.Reader, principal string, in Session) (any, error) {
-	ask := session.SessionsRequest{Principal: principal, Query: in.Query, Limit: 20}
+	ask := session.SessionsRequest{Principal: principal, Query: in.Query, Limit: within(in.Limit, 20, 100)}
 	switch ask.Narrow(in.State, in.Cursor) {
 	case "state":
 		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no state; open, closed and all are", in.State)
 	case "cursor":
-		return nil, operation.Refuse("CURSOR_INVALID", "cursor is not one that this tool has given")
-	}
-	if in.Limit > 0 {
-		ask.Limit = min(in.Limit, 100)
+		return nil, operation.Refuse(cursorInvalid, "cursor is not one that this tool has given")
 	}
 	projects, err := session.Projects(ctx, r, principal)
 	if err != nil {

@@ -22,6 +22,7 @@ var stagedCases = map[string]func(*testing.T, Pair){
 	"PinsOf":        pinsOf,
 	"PutPins":       putPins,
 	"AllOffers":     allOffers,
+	"OfferOf":       offerOf,
 	"PutOffer":      putOffer,
 }
 
@@ -263,6 +264,16 @@ func allOffers(t *testing.T, p Pair) {
 		return tx.DeleteServer(t.Context(), catalog.DeleteServer{ID: "srv_1"})
 	})
 	same(t, "after the server is removed", []catalog.Offer{offered("srv_2")}, readOffers(t, p))
+}
+
+func offerOf(t *testing.T, p Pair) {
+	put(t, p.Write, server("srv_1", "one"), server("srv_2", "two"))
+	putAllOffers(t, p, offered("srv_1"))
+	for id, want := range map[string]catalog.Offer{"srv_1": offered("srv_1"), "srv_2": {}, "srv_9": {}} {
+		same(t, id, want, read(t, p.Read, func(r store.Reader) (catalog.Offer, error) {
+			return r.OfferOf(t.Context(), catalog.OfferOf{Server: id})
+		}))
+	}
 }
 
 func putOffer(t *testing.T, p Pair) {

@@ -146,6 +146,10 @@ func (s *state) AllOffers(context.Context) ([]catalog.Offer, error) {
 	return twins(sortedValues(s.offers))
 }
 
+func (s *state) OfferOf(_ context.Context, p catalog.OfferOf) (catalog.Offer, error) {
+	return twin(s.offers[p.Server])
+}
+
 func (s *state) PutOffer(_ context.Context, p catalog.PutOffer) error {
 	if _, ok := s.servers[p.Offer.Server]; !ok {
 		return catalog.Unknown(p.Offer.Server)
