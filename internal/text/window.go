@@ -104,21 +104,6 @@ func RawWindow(r io.ReaderAt, size, from int64, count, budget int) (*Window, err
 	return w, nil
 }
 
-// LineWindow is Index.LineWindow of the file in memory.
-func (f *File) LineWindow(from, count, budget int) (*Window, error) {
-	return f.Index.LineWindow(bytes.NewReader(f.raw), from, count, budget)
-}
-
-// ByteWindow is Index.ByteWindow of the file in memory.
-func (f *File) ByteWindow(from int64, count, budget int) (*Window, error) {
-	return f.Index.ByteWindow(bytes.NewReader(f.raw), from, count, budget)
-}
-
-// RawWindow is RawWindow of the file in memory.
-func (f *File) RawWindow(from int64, count, budget int) (*Window, error) {
-	return RawWindow(bytes.NewReader(f.raw), f.Size, from, count, budget)
-}
-
 func (x *Index) checkWindow(budget int, next *Next) error {
 	if x.Encoding == Binary {
 		return problem(CodeEncoding, map[string]any{"encoding": Binary}, "the file is binary: read it as base64")

@@ -11,6 +11,21 @@ import (
 	"pgregory.net/rapid"
 )
 
+// LineWindow is Index.LineWindow of the file in memory.
+func (f *File) LineWindow(from, count, budget int) (*Window, error) {
+	return f.Index.LineWindow(bytes.NewReader(f.raw), from, count, budget)
+}
+
+// ByteWindow is Index.ByteWindow of the file in memory.
+func (f *File) ByteWindow(from int64, count, budget int) (*Window, error) {
+	return f.Index.ByteWindow(bytes.NewReader(f.raw), from, count, budget)
+}
+
+// RawWindow is RawWindow of the file in memory.
+func (f *File) RawWindow(from int64, count, budget int) (*Window, error) {
+	return RawWindow(bytes.NewReader(f.raw), f.Size, from, count, budget)
+}
+
 func lineWindow(t *testing.T, raw string, from, count, budget int) *Window {
 	t.Helper()
 	w, err := Parse([]byte(raw)).LineWindow(from, count, budget)
