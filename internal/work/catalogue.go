@@ -101,7 +101,7 @@ func catalogue() []tool {
 		{Tool: Tool{
 			Name: "plan", Set: SetSession, Args: Plan{},
 			Description: "The task list of a session, with evidence: create it, move tasks on, change its shape, deliver it. Completing a task needs evidence that can be checked. deliver answers every check and changes nothing while one fails.",
-		}, mutates: true, class: operation.DB, reads: planReads, read: planRead, change: planChange},
+		}, mutates: true, class: operation.DB, reads: planReads, read: planRead, look: planLook, change: planChange},
 		{Tool: Tool{
 			Name: "operation_status", Set: SetSession, ReadOnly: true, Args: OperationStatus{},
 			Description: "What became of an operation: where it stands, and its recorded answer once it has ended. Waits up to wait_ms for the end.",

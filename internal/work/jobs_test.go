@@ -334,7 +334,7 @@ func TestRestartWithJobs(t *testing.T) {
 // TestInput: RT-93, and RT-92 through the tools.
 func TestInput(t *testing.T) {
 	b := newBench(t)
-	job := read[startedJob](t, b.run(t, "start_command", `"shell":"cat; echo end","stdin":"open"`)).Job
+	job := read[startedJob](t, b.run(t, "start_command", `"shell":"cat; while [ ! -e go ]; do sleep 0.05; done; echo end","stdin":"open"`)).Job
 	write := func(more string) operation.Answer {
 		return b.run(t, "write_command_input", fmt.Sprintf(`"job_id":%q,%s`, job, more))
 	}
@@ -345,6 +345,9 @@ func TestInput(t *testing.T) {
 	refused(t, write(`"text":"a","base64":"YQ=="`), operation.ArgumentInvalid, fault.AfterFix)
 	read[fedAnswer](t, write(`"base64":"AP8=","eof":true`))
 	refused(t, write(`"text":"late"`), "STDIN_CLOSED", fault.Never)
+	if err := os.WriteFile(filepath.Join(b.root, "go"), nil, 0o600); err != nil { // only now it may end
+		t.Fatal(err)
+	}
 	b.until(t, job, "its end", gone)
 	refused(t, write(`"text":"late"`), "JOB_ENDED", fault.Never)
 	s := b.status(t, job, `,"output":{"stream":"stdout","offset":0}`)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
@@ -54,6 +55,42 @@ func planRead(ctx context.Context, s *Service, t *turn) (any, error) {
 		return err
 	})
 	return planAnswer{Plan: p}, err
+}
+
+// fileVerdict is what fileNow says.
+type fileVerdict struct {
+	why string
+	err error
+}
+
+// planLook looks at the files that a change of a plan refers to.
+func planLook(ctx context.Context, s *Service, t *turn) {
+	var in Plan
+	if t.scan(&in) != nil || in.Action != "update" && in.Action != "deliver" {
+		return
+	}
+	var a session.Admission
+	refs := slices.Clone(in.Evidence[:min(len(in.Evidence), session.MaxEvidence)])
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		if a, err = session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActChange}); err != nil || in.Action == "update" {
+			return err
+		}
+		p, err := session.PickPlan(ctx, r, session.PickPlanRequest{Session: a.Session.ID, Plan: in.Plan})
+		for _, task := range p.Tasks {
+			refs = append(refs, task.Evidence...)
+		}
+		return err
+	})
+	if err != nil {
+		return // the change says so
+	}
+	t.files = map[session.Evidence]fileVerdict{}
+	for _, e := range refs {
+		if _, known := t.files[e]; !known && (e.Kind == session.EvidenceSource || e.Kind == session.EvidenceRead) {
+			why, err := s.fileNow(ctx, a, e)
+			t.files[e] = fileVerdict{why, err}
+		}
+	}
 }
 
 func planChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, error) {
@@ -125,7 +162,10 @@ func (s *Service) evidence(ctx context.Context, r store.Reader, t *turn, a sessi
 			}
 			return "", nil
 		case session.EvidenceSource, session.EvidenceRead:
-			return s.fileNow(ctx, a, e)
+			if v, looked := t.files[e]; looked {
+				return v.why, v.err
+			}
+			return s.fileNow(ctx, a, e) // the plan has changed since
 		case session.EvidenceJob:
 			return s.jobPassed(ctx, r, t, e.Ref)
 		case session.EvidenceBuild, session.EvidenceArtifact:

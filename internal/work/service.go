@@ -21,6 +21,7 @@ import (
 	"mcpx/internal/key"
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
 
@@ -125,6 +126,7 @@ type turn struct {
 	subject string
 	left    atomic.Bool // nobody waits for the end any more
 	ground  ground      // of a call that answers with it
+	files   map[session.Evidence]fileVerdict
 }
 
 // actor is who the events of the turn tell of.
