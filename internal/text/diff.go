@@ -102,8 +102,8 @@ func compare(before, after string) *difference {
 		before: split(before, head, len(before)-tail, skip),
 		after:  split(after, head, len(after)-tail, skip),
 	}
-	a, b := number(&d.before, &d.after)
-	d.changes = differ(a, b)
+	n := number(&d.before, &d.after)
+	d.changes = differ(n[0], n[1])
 	for i := range d.changes {
 		c := &d.changes[i]
 		c.a0, c.a1, c.b0, c.b1 = c.a0+skip, c.a1+skip, c.b0+skip, c.b1+skip
@@ -153,22 +153,22 @@ func split(text string, from, to, skip int) part {
 }
 
 // number gives equal lines equal numbers, from 0 on.
-func number(before, after *part) (a, b []rune) {
+func number(parts ...*part) [][]rune {
 	numbers := map[string]rune{}
-	of := func(p *part) []rune {
-		lines := make([]rune, len(p.starts)-1)
-		for i := range lines {
+	all := make([][]rune, len(parts))
+	for k, p := range parts {
+		all[k] = make([]rune, len(p.starts)-1)
+		for i := range all[k] {
 			line := p.text[p.starts[i]:p.starts[i+1]]
 			n, seen := numbers[line]
 			if !seen {
 				n = rune(len(numbers))
 				numbers[line] = n
 			}
-			lines[i] = n
+			all[k][i] = n
 		}
-		return lines
 	}
-	return of(before), of(after)
+	return all
 }
 
 // differ finds the lines that both texts have once and in the same order, as many as there are, and compares what is
