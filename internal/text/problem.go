@@ -10,13 +10,14 @@ const (
 	CodeEncoding = "ENCODING_UNSUPPORTED" // not text, or the result would not be
 	CodeLimit    = "LIMIT_EXCEEDED"       // details.limit, details.value
 	CodeCount    = "MATCH_COUNT"          // details.found, details.lines (the first of them)
+	CodeName     = "NAME_ENCODING"        // the percent-encoding of a path is malformed
 	CodeNotFound = "MATCH_NOT_FOUND"      // details.closest_line when a line resembles what was looked for
 	CodeOverlap  = "EDIT_OVERLAP"         // details.replacements, details.line
 	CodeQuery    = "QUERY_INVALID"        // a query that can match nothing as it is written
 	CodeRange    = "RANGE_OUT_OF_BOUNDS"  // details.lines_total or details.size
 )
 
-// Problem is the refusal of a window, an edit or a query.
+// Problem is the refusal of a window, an edit, a query or the name of a file.
 type Problem struct {
 	Code    string // one of the constants
 	Message string // for people, one sentence

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"mcpx/internal/atomicfile"
+	"mcpx/internal/text"
 )
 
 // A digest says what lies under a name: of a file the SHA-256 of its bytes in hex, as tools show it; of anything else one
@@ -54,7 +55,7 @@ func (m Manifest) Digest() string {
 	}
 	sum := sha256.New()
 	for _, i := range m.Items {
-		sum.Write(fmt.Appendf(nil, "%s %o %s %s\n", i.Kind, i.Mode, i.Digest, EncodePath(string(i.Path))))
+		sum.Write(fmt.Appendf(nil, "%s %o %s %s\n", i.Kind, i.Mode, i.Digest, text.EncodePath(string(i.Path))))
 	}
 	return treeDigest + hex.EncodeToString(sum.Sum(nil))
 }

@@ -10,6 +10,7 @@ import (
 
 	"mcpx/internal/atomicfile"
 	"mcpx/internal/crash"
+	"mcpx/internal/text"
 )
 
 // files is the file work of a transaction, so that a test can play it. Names are "at/PATH" below the root, "txn/NAME" in
@@ -135,7 +136,7 @@ func cause(err error, c Change) error {
 	p, ok := errors.AsType[*Problem](writing(err, string(c.Path)))
 	if ok && p.Details["edit"] == nil {
 		p.note("edit", c.Edit)
-		p.note("path", EncodePath(string(c.Path)))
+		p.note("path", text.EncodePath(string(c.Path)))
 	}
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"mcpx/internal/operation"
+	"mcpx/internal/text"
 	"mcpx/internal/tree"
 )
 
@@ -95,7 +96,7 @@ func showPath(path string) shownPath {
 	if utf8.ValidString(path) && !strings.ContainsFunc(path, unicode.IsControl) {
 		return shownPath{Path: path}
 	}
-	return shownPath{Pct: tree.EncodePath(path)}
+	return shownPath{Pct: text.EncodePath(path)}
 }
 
 // within bounds a number of a call: from 1 to most, usual without it.

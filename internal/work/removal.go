@@ -11,6 +11,7 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 	"mcpx/internal/store"
+	"mcpx/internal/text"
 	"mcpx/internal/tree"
 )
 
@@ -94,7 +95,7 @@ func (r *removal) compare(ctx context.Context) error {
 		for name, items := range map[string][]tree.RawPath{"added": d.Added, "changed": d.Changed, "gone": d.Gone} {
 			for _, i := range items {
 				if len(lists[name]) < maxPreview {
-					lists[name] = append(lists[name], tree.EncodePath(t.at(i)))
+					lists[name] = append(lists[name], text.EncodePath(t.at(i)))
 				}
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"mcpx/internal/policy"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
+	"mcpx/internal/text"
 	"mcpx/internal/tree"
 )
 
@@ -241,7 +242,7 @@ func (m manifest) summary() prepared {
 				p.Other++
 			}
 			if len(p.Preview) < maxPreview {
-				p.Preview = append(p.Preview, tree.EncodePath(t.at(i.Path)))
+				p.Preview = append(p.Preview, text.EncodePath(t.at(i.Path)))
 			}
 		}
 	}

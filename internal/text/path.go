@@ -1,4 +1,4 @@
-package tree
+package text
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func EncodePath(path string) string {
 	return b.String()
 }
 
-// DecodePath reads what EncodePath wrote, and other spellings of bytes that need none. NameEncoding.
+// DecodePath reads what EncodePath wrote, and other spellings of bytes that need none. A refusal is a *Problem.
 func DecodePath(encoded string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(encoded); i++ {
@@ -44,20 +44,7 @@ func DecodePath(encoded string) (string, error) {
 }
 
 func badEncoding(encoded string) error {
-	return refuse(NameEncoding, "%q is no percent-encoded path: two hex digits follow each %%", encoded)
+	return problem(CodeName, nil, "%q is no percent-encoded path: two hex digits follow each %%", encoded)
 }
 
 func hexDigit(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }
-
-// RawPath is a path in a row that is kept as JSON, which has no room for bytes that are no UTF-8.
-type RawPath string
-
-// MarshalText writes the path percent-encoded.
-func (p RawPath) MarshalText() ([]byte, error) { return []byte(EncodePath(string(p))), nil }
-
-// UnmarshalText reads what MarshalText wrote.
-func (p *RawPath) UnmarshalText(text []byte) error {
-	path, err := DecodePath(string(text))
-	*p = RawPath(path)
-	return err
-}
