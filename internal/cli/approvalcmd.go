@@ -150,7 +150,7 @@ var approvalApprove = Command{
 	Long: "It shows the difference on your terminal and asks you to type a code back; there is no flag that answers for you, and\n" +
 		"no way to approve everything at once: several are shown one after the other. The yes is bound to what was shown; it\n" +
 		"counts once, for 15 minutes. It runs nothing: `mcpx apply` does, or the agent when it repeats its call. Programs that a\n" +
-		"server of mcpx started are refused.",
+		"server or a job of mcpx started are refused.",
 	Example: "mcpx approval approve apr_01J\nmcpx approval approve apr_01J apr_01K --note 'reviewed with Ada'",
 	Flags:   []Flag{noteFlag},
 	Run:     func(ctx context.Context, e *Env, a Args) error { return e.decide(ctx, a, true) },
@@ -178,6 +178,9 @@ func (e *Env) decide(ctx context.Context, a Args, yes bool) error {
 	}
 	p, err := e.person("mcpx approval " + decision(yes) + " " + a.Pos(0))
 	if err != nil {
+		for i := range a.Len() { // the daemon writes down who tried: without the digest of what was shown it accepts nothing
+			_, _ = service.Decide(e.operation(ctx), api.Decide{Approval: a.Pos(i), Approve: yes})
+		}
 		return err
 	}
 	defer p.leave()

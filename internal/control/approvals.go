@@ -171,7 +171,7 @@ func (c *Control) Decide(ctx context.Context, in api.Decide) (api.ApprovalView, 
 	if err := c.allow(ctx, "approval.decide"); err != nil {
 		return api.ApprovalView{}, err
 	}
-	terminal, refused := c.cfg.Person(api.CallerOf(ctx).Pid)
+	asker, refused := c.cfg.Person(api.CallerOf(ctx).Pid)
 	var view api.ApprovalView
 	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		a, err := findApproval(ctx, tx, in.Approval)
@@ -181,11 +181,11 @@ func (c *Control) Decide(ctx context.Context, in api.Decide) (api.ApprovalView, 
 		decided := a
 		if refused == nil {
 			decided, refused = approval.Decide(a, approval.Decision{
-				Principal: actorOf(ctx).Principal, Channel: actorOf(ctx).Channel, Terminal: terminal, At: c.cfg.Now(), Note: in.Note, Digest: in.Digest,
+				Principal: actorOf(ctx).Principal, Channel: actorOf(ctx).Channel, Terminal: asker.Terminal, At: c.cfg.Now(), Note: in.Note, Digest: in.Digest,
 			}, in.Approve)
 		}
 		if refused != nil {
-			return c.tellApproval(ctx, tx, event.ApprovalRefused, a, "a decision about "+a.ID+" was not accepted: "+fault.From(refused).Message, refusalOf(refused))
+			return c.tell(ctx, tx, event.ApprovalRefused, asker.refs(a.Refs()), "a decision about "+a.ID+" was not accepted: "+fault.From(refused).Message, refusalOf(refused))
 		}
 		if err := tx.PutApproval(ctx, approval.PutApproval{Approval: decided}); err != nil {
 			return err
@@ -199,7 +199,7 @@ func (c *Control) Decide(ctx context.Context, in api.Decide) (api.ApprovalView, 
 			Subject  string         `json:"subject_sha256"`
 			Terminal string         `json:"terminal"`
 			Note     string         `json:"note,omitempty"`
-		}{decided.State, decided.Subject, terminal, in.Note}); err != nil {
+		}{decided.State, decided.Subject, asker.Terminal, in.Note}); err != nil {
 			return err
 		}
 		if !in.Approve {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -65,8 +66,8 @@ type Config struct {
 	// Agents are the coding agents that are known, with their programs on this machine; ParseAgent reads a name of one.
 	Agents     func() []api.Agent
 	ParseAgent func(name string) (string, error)
-	// Person says at which terminal the process is, or why its word does not count as that of a person.
-	Person func(pid int) (terminal string, err error)
+	// Person says where the process is, and why its word does not count as that of a person if it does not.
+	Person func(pid int) (Asker, error)
 	// CheckBackup compares a backup with what its receipt says of it.
 	CheckBackup func(receipt string, f converge.Written) error
 	// NotedHead is the last event of the log as it was noted beside the database; zero nothing was.
@@ -110,6 +111,24 @@ type Config struct {
 	Log    *slog.Logger
 	// Overlay is routed beside the catalog for the life of this daemon and never written. Its entries have ids.
 	Overlay []catalog.Server
+}
+
+// Asker is where a process that asks for what only a person decides is found.
+type Asker struct {
+	Terminal string
+	// Server or Job is what started it: then it is no person, whatever terminal it has.
+	Server, Job string
+}
+
+// refs are what an event about a refusal is about, too.
+func (a Asker) refs(of event.Refs) event.Refs {
+	refs := maps.Clone(of)
+	for name, value := range map[event.Ref]string{event.RefServer: a.Server, event.RefJob: a.Job} {
+		if value != "" {
+			refs[name] = value
+		}
+	}
+	return refs
 }
 
 // Holds are the operations that wait for a person.

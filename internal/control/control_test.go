@@ -138,7 +138,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 			return []api.Agent{{Agent: "claude_code", Title: "Claude Code"}, {Agent: "codex", Title: "Codex"}}
 		},
 		ParseAgent: func(name string) (string, error) { return name, nil },
-		Person:     func(int) (string, error) { return "/dev/pts/1", b.person }, CheckBackup: func(string, converge.Written) error { return nil }, NotedHead: func() (event.Head, error) { return event.Head{}, nil },
+		Person:     func(int) (Asker, error) { return Asker{Terminal: "/dev/pts/1"}, b.person }, CheckBackup: func(string, converge.Written) error { return nil }, NotedHead: func() (event.Head, error) { return event.Head{}, nil },
 		Policy: func() converge.Policy { return b.policy }, TokenOnly: func() bool { return false }, Adapter: "1", Program: "/bin/mcpx",
 		Secrets:      newFakeSecrets(),
 		Certificates: func(context.Context) map[string]converge.Certificate { return b.certificates },

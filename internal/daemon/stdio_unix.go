@@ -56,6 +56,6 @@ func (d *Daemon) newRunner() (operation.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.jobOutput = jobs.Output
+	d.jobOutput, d.jobAbove = jobs.Output, jobs.Above
 	return jobs, nil
 }

@@ -248,6 +248,22 @@ func (s *Jobs) Output(_ context.Context, w operation.OutputAt) (operation.JobOut
 	return readSegments(string(s.dir(w.JobRef).bundle), w.Stream, w.Offset, w.Max)
 }
 
+// Above finds the job that a process belongs to, by the process and its ancestors. Its supervisor is among them for as long
+// as it lives, also when those in between have ended: it is the subreaper.
+func (s *Jobs) Above(line []int) (operation.JobRef, bool) {
+	refs, _ := s.Attempts(context.Background()) // what cannot be listed has no job that could be named
+	for _, ref := range refs {
+		d := s.dir(ref)
+		if held, err := atomicfile.Held(d.lock()); err != nil || !held {
+			continue // without its supervisor the number may be that of any process by now
+		}
+		if r, err := readJob(d.record(), func(r *jobRecord) int { return r.Format }); err == nil && slices.Contains(line, r.Supervisor.Pid) {
+			return ref, true
+		}
+	}
+	return operation.JobRef{}, false
+}
+
 // Attempts are the directories that are there.
 func (s *Jobs) Attempts(context.Context) ([]operation.JobRef, error) {
 	entries, err := os.ReadDir(s.dirs())

@@ -13,4 +13,9 @@ import (
 	"mcpx/internal/test/rig"
 )
 
-func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == imposterVerb {
+		os.Exit(imposter(os.Args[2], os.Args[3:]))
+	}
+	os.Exit(rig.Main(m))
+}
