@@ -220,12 +220,26 @@ func (s *Service) recoverRemoval(ctx context.Context, t *turn, was *removalEvide
 	if r.bin, err = r.area.OpenBin(was.Bin); err != nil {
 		return nil, r, undecided(err)
 	}
-	o, err := x.root.Recover(ctx, r.area, was.Batch, tree.Conditions{})
+	o, err := r.applied(ctx)
 	if err != nil {
 		return nil, r, undecided(err)
 	}
 	data, err := r.end(ctx, o)
 	return data, r, err
+}
+
+// applied carries the batch to its end. One of which something is in a bin has come there before: what it has displaced is
+// not where the batch would look for it.
+func (r *removal) applied(ctx context.Context) (tree.Outcome, error) {
+	found, err := r.s.binned(r.at, r.was)
+	if err != nil {
+		return tree.Outcome{}, err
+	}
+	defer found.close()
+	if slices.ContainsFunc(r.was.Batch.Names(), func(x tree.Binned) bool { return found.of(x) != nil }) {
+		return tree.Outcome{State: tree.Applied}, nil
+	}
+	return r.at.root.Recover(ctx, r.area, r.was.Batch, tree.Conditions{})
 }
 
 // submitted finds the operation that has removed what a manifest names, and what is known of it.

@@ -342,7 +342,7 @@ func (s *Service) recoverPreparation(ctx context.Context, t *turn, a prepared) (
 	case err != nil:
 		return nil, nil, err
 	case asked.ID == "":
-		return nil, nil, operation.Refuse(operation.StoreDegraded, "nothing was prepared").Retrying(fault.NewID)
+		return nil, nil, errNotRun // the manifest and the question are one commit
 	}
 	data, err := s.preparedAnswer(t, a, asked)
 	return data, nil, err

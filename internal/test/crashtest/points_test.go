@@ -47,16 +47,17 @@ func passes(t *testing.T, record string) map[[2]string]int {
 	return most
 }
 
-// matrix is the first and the last pass of every point of a record that a scenario is about, in a fixed order.
-func matrix(record map[[2]string]int, only []string) []point {
+// matrix is the first and the last pass of every point of a record that a scenario is about, or each pass, in a fixed order.
+func matrix(record map[[2]string]int, what scenario) []point {
 	var all []point
 	for at, most := range record {
-		if only != nil && !slices.ContainsFunc(only, func(beginning string) bool { return strings.HasPrefix(at[1], beginning) }) {
+		if what.only != nil && !slices.ContainsFunc(what.only, func(beginning string) bool { return strings.HasPrefix(at[1], beginning) }) {
 			continue
 		}
-		all = append(all, point{at[0], at[1], 1})
-		if most > 1 {
-			all = append(all, point{at[0], at[1], most})
+		for pass := 1; pass <= most; pass++ {
+			if what.every || pass == 1 || pass == most {
+				all = append(all, point{at[0], at[1], pass})
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b point) int { return strings.Compare(a.String(), b.String()) })
@@ -103,14 +104,22 @@ func TestCrashPoints(t *testing.T) {
 	}
 	random := seeded(t)
 	binary := rig.Tagged(t, "crash")
+	all := &tally{points: map[string]*fate{}}
+	for _, name := range registered(t) {
+		all.at(name, func(*fate) {})
+	}
 	for _, what := range scenarios {
-		t.Run(what.name, func(t *testing.T) { killEverywhere(t, binary, what, random) })
+		t.Run(what.name, func(t *testing.T) { killEverywhere(t, binary, what, random, all) })
+	}
+	t.Log(all.table())
+	if all.recorded == len(scenarios) {
+		all.complete(t, !testing.Short() && os.Getenv("MCPX_CRASH_ONLY") == "")
 	}
 }
 
-func killEverywhere(t *testing.T, binary string, what scenario, random *rand.Rand) {
+func killEverywhere(t *testing.T, binary string, what scenario, random *rand.Rand, all *tally) {
 	record := filepath.Join(t.TempDir(), "points")
-	t.Run("record", func(t *testing.T) { run(t, binary, what, script{"MCPX_CRASH_RECORD=" + record}, nil, nil) })
+	t.Run("record", func(t *testing.T) { run(t, binary, what, point{}, script{"MCPX_CRASH_RECORD=" + record}, nil, nil) })
 	if t.Failed() {
 		t.Fatal("the scenario fails without a kill")
 	}
@@ -120,7 +129,11 @@ func killEverywhere(t *testing.T, binary string, what scenario, random *rand.Ran
 		names[at[1]] = true
 	}
 	released(t, slices.Sorted(maps.Keys(names)))
-	points, again := matrix(counts, what.only), starts(t, record)
+	points, again := matrix(counts, what), starts(t, record)
+	for _, p := range points {
+		all.at(p.name, func(f *fate) { f.passed = true })
+	}
+	all.recorded++
 	t.Logf("%d points, %d passes are killed at, recovery is killed at %d points", len(counts), len(points), len(again))
 	random.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
 	if testing.Short() {
@@ -138,7 +151,10 @@ func killEverywhere(t *testing.T, binary string, what scenario, random *rand.Ran
 		if strings.HasPrefix(p.name, "apply.") || strings.HasPrefix(p.name, "control.apply-") {
 			later = decisions
 		}
-		if p.name == "op.dispatch.after" || p.name == "op.record.before" || strings.HasPrefix(p.name, "fs.") {
+		switch {
+		case strings.HasPrefix(p.name, "fs."): // what it had not done yet it does, and passes there again
+			later = append(slices.Clone(ends), p.name)
+		case p.name == "op.dispatch.after" || p.name == "op.record.before":
 			later = ends
 		}
 		second := later[(i+random.IntN(len(later)))%len(later)]
@@ -153,12 +169,17 @@ func killEverywhere(t *testing.T, binary string, what scenario, random *rand.Ran
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
+			t.Cleanup(func() { // after everything else: what is left over counts
+				if t.Failed() {
+					all.at(p.name, func(f *fate) { f.broken++ })
+				}
+			})
 			first, later := filepath.Join(dir, "first"), filepath.Join(dir, "second")
 			dead := func(file string) bool {
 				_, err := os.Stat(file)
 				return err == nil
 			}
-			run(t, binary, what,
+			run(t, binary, what, p,
 				script{"MCPX_CRASH_AT=" + p.String(), "MCPX_CRASH_ONCE=" + first},
 				script{"MCPX_CRASH_AT=daemon/" + second + "#1", "MCPX_CRASH_ONCE=" + later},
 				func() bool { return dead(first) })
@@ -167,6 +188,13 @@ func killEverywhere(t *testing.T, binary string, what scenario, random *rand.Ran
 			}
 			if !dead(first) && p.pass == 1 {
 				t.Errorf("nobody was killed at %s", p)
+			}
+			if dead(first) {
+				all.at(p.name, func(f *fate) { f.kills++ })
+			}
+			if dead(later) {
+				all.at(p.name, func(f *fate) { f.again++ })
+				all.at(second, func(f *fate) { f.kills++ })
 			}
 			if p.kind == "daemon" { // the end of another process starts no daemon, and not each start passes each point
 				recoveries.Add(1)

@@ -49,6 +49,7 @@ type play struct {
 	kept sync.WaitGroup
 
 	ready  atomic.Int64 // daemons that started here
+	at     point        // where the first script kills; none in a record run
 	later  script
 	killed func() bool // whether the first script has done its work; nil: it kills nobody
 }
@@ -59,13 +60,14 @@ type scenario struct {
 	steps    func(p *play)
 	servers  []string // that are there in the end
 	only     []string // beginnings of the points that it is about, nil for all
+	every    bool     // kills at each pass of a point, not at the first and the last: several operations pass it
 	settings script   // environment of every daemon
 	policy   string   // what policy.toml holds
 }
 
-// run plays a scenario with a script for the daemons until somebody was killed, and another for those after that. What
-// has been acknowledged must be there in the end, and nothing else.
-func run(t *testing.T, binary string, what scenario, first, later script, killed func() bool) {
+// run plays a scenario with a script for the daemons until somebody was killed at a point, and another for those after
+// that. What has been acknowledged must be there in the end, and nothing else.
+func run(t *testing.T, binary string, what scenario, at point, first, later script, killed func() bool) {
 	g := rig.New(t)
 	first, later = slices.Concat(what.settings, first), slices.Concat(what.settings, later)
 	g.Binary, g.Extra = binary, first
@@ -77,7 +79,7 @@ func run(t *testing.T, binary string, what scenario, first, later script, killed
 			t.Fatal(err)
 		}
 	}
-	p := &play{t: t, g: g, record: filepath.Join(g.Home, "alpha.record"), stop: make(chan struct{}), later: later, killed: killed}
+	p := &play{t: t, g: g, record: filepath.Join(g.Home, "alpha.record"), stop: make(chan struct{}), at: at, later: later, killed: killed}
 	if !p.start() {
 		return
 	}
@@ -93,13 +95,15 @@ func run(t *testing.T, binary string, what scenario, first, later script, killed
 	p.end()
 }
 
-// scenarios are five: changes with their acknowledgements and an orderly stop, planned restarts, changes to the files of
-// agents, and what an agent does at /mcp with files and with commands.
+// scenarios are seven: changes with their acknowledgements and an orderly stop, planned restarts, changes to the files of
+// agents, and what an agent does at /mcp with files, with the trash, with commands and with the tools of other servers.
 var scenarios = []scenario{
 	{name: "changes", steps: (*play).changes, servers: []string{"alpha"}},
 	{name: "restarts", steps: (*play).restarts, servers: []string{"alpha"}},
 	{name: "governed", steps: (*play).governed, servers: []string{"alpha"}},
 	{name: "worked", steps: (*play).worked, only: []string{"op.", "fs."}},
+	{name: "removed", steps: (*play).removed, only: []string{"op.", "fs."}, every: true},
+	{name: "called", steps: (*play).called, servers: []string{"alpha"}, only: []string{"op.", "gateway.", "supervisor."}, settings: extensions, policy: allowAlpha},
 	{name: "jobs", steps: (*play).jobs, only: []string{"op.", "job."}, settings: commands, policy: allowTee},
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/event"
+	"mcpx/internal/fault"
 )
 
 // ends are the points that a daemon passes while it carries an operation of an earlier one to its end. No record has them
@@ -85,8 +86,14 @@ type result struct {
 	Status string          `json:"status"`
 	Data   json.RawMessage `json:"data"`
 	Error  *struct {
-		Code string `json:"code"`
+		Code  string      `json:"code"`
+		Retry fault.Retry `json:"retry"`
 	} `json:"error"`
+	Waiting struct {
+		Approval string `json:"approval_id"`
+	} `json:"waiting"`
+
+	upstream json.RawMessage // the result of another server's tool, beside which this stands
 }
 
 // do makes one call, identically again and again, until its operation has ended. between is called after each attempt that
@@ -137,14 +144,23 @@ func (w *worker) post(body []byte) (r result, err error) {
 		return r, err
 	}
 	var m struct {
-		Result struct {
-			Structured *result `json:"structuredContent"`
-		} `json:"result"`
+		Result json.RawMessage `json:"result"`
 	}
-	if err := json.Unmarshal(raw, &m); err != nil || m.Result.Structured == nil {
-		return r, fmt.Errorf("answer %d: %s", answer.StatusCode, raw)
+	var own struct {
+		Structured *result `json:"structuredContent"`
+		Meta       struct {
+			Beside *result `json:"mcpx/operation"`
+		} `json:"_meta"`
 	}
-	return *m.Result.Structured, nil
+	if json.Unmarshal(raw, &m) == nil && json.Unmarshal(m.Result, &own) == nil {
+		if own.Meta.Beside != nil {
+			own.Structured, own.Meta.Beside.upstream = own.Meta.Beside, m.Result
+		}
+		if own.Structured != nil {
+			return *own.Structured, nil
+		}
+	}
+	return r, fmt.Errorf("answer %d: %s", answer.StatusCode, raw)
 }
 
 // edit makes a batch that has to succeed. want is what is different afterwards.
