@@ -78,6 +78,9 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 		if links, err = linked(ctx, r); err != nil {
 			return err
 		}
+		if w.Receipts, err = receiptsSince(ctx, r, c.cfg.Now().Add(-recentReceipts)); err != nil {
+			return err
+		}
 		if records, err = r.FileRecords(ctx, converge.ListFileRecords{}); err != nil {
 			return err
 		}
@@ -109,6 +112,7 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 	if v.Keyring, v.Credentials, err = c.CredentialVitals(ctx, look); err != nil {
 		return w, nil, err
 	}
+	v.Clients = clientFacts(w.Agents, c.cfg.Certificates(ctx))
 	w.Revision, w.Policy, w.Adapter, w.Port, w.Token, w.Program = catalog.Revision(w.Servers), c.cfg.Policy(), c.cfg.Adapter, c.port(), c.cfg.TokenOnly(), c.cfg.Program
 	w.Records, w.Now = records, c.cfg.Now()
 	c.seeing.Lock()
@@ -142,6 +146,23 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 		}
 	}
 	return w, all, nil
+}
+
+// clientFacts is what is known of the programs of the agents that are looked after, without running one.
+func clientFacts(agents []converge.AgentRecord, certificates map[string]converge.Certificate) []converge.ClientFact {
+	var all []converge.ClientFact
+	for _, a := range agents {
+		if a.Level == "" || a.Level == converge.LevelObserved {
+			continue
+		}
+		one, tried := certificates[a.Agent]
+		fact := converge.ClientFact{Agent: a.Agent, Certified: tried && one.Void == ""}
+		if one.Void == converge.VoidProgram {
+			fact.Changed = one.Version
+		}
+		all = append(all, fact)
+	}
+	return all
 }
 
 // withGoverned adds what is wrong with the agents' configuration to the health of the servers. Only a blocker makes it

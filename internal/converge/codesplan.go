@@ -108,7 +108,7 @@ var healthCodes = []Code{
 	{"keyring-unavailable", KindHealth, "The keyring of the system cannot be used (warning).", "unlock it, or keep values in another place"},
 	{"third-party-edit", KindHealth, "Something else changed a file while mcpx changed it. The file was left as it is (warning).", "look at the file"},
 	{"unmanaged-agent", KindHealth, "mcpx looks at the agent and makes no plans for it unless asked (notice).", "`mcpx agents discover --manage KIND`"},
-	{"reload-needed", KindHealth, "The file of an agent was changed and the agent has opened no session since (notice).", "restart the agent"},
+	{"reload-needed", KindHealth, "The file of an agent was changed and the agent has not come back since (notice).", "restart the agent"},
 	{VoidFailed, KindVoid, "The run did not pass, or called no tool.", "`mcpx certify AGENT --out DIR` keeps what was tried"},
 	{VoidProgram, KindVoid, "Another program of the agent is installed than the one that was tried, or none.", "`mcpx certify AGENT --keep`"},
 	{VoidAdapter, KindVoid, "Another version of mcpx reads and writes the files, or the certificate is of another system.", "`mcpx certify AGENT --keep`"},

@@ -172,11 +172,16 @@ func TestFindings(t *testing.T) {
 			v.Tokens = []TokenFact{{Agent: "codex", Open: true, Unset: true, Made: testNow.Add(-91 * 24 * time.Hour)}, {Agent: "cline", Used: testNow, Made: testNow.Add(-100 * 24 * time.Hour)}}
 		}, []string{"control-plane-unauthenticated blocker codex", "token-env-unset warning codex", "token-unused-90d warning codex"}},
 		{"clients", func(w *World) { w.Receipts = []Receipt{applied} }, func(v *Vitals) {
-			v.Clients = []ClientFact{{Agent: "claude_code", Version: "2", Changed: "1", Session: testNow.Add(-time.Hour)}, {Agent: "codex"}}
+			v.Clients = []ClientFact{{Agent: "claude_code", Changed: "1"}, {Agent: "codex"}}
+			v.Tokens = []TokenFact{{Agent: "claude_code", Used: testNow.Add(-time.Hour)}}
 		}, []string{"client-version-changed warning claude_code", "reload-needed notice claude_code"}},
 		{"a client that has come back", func(w *World) { w.Receipts = []Receipt{applied} }, func(v *Vitals) {
-			v.Clients = []ClientFact{{Agent: "claude_code", Session: testNow.Add(time.Second)}}
+			v.Clients = []ClientFact{{Agent: "claude_code"}}
+			v.Tokens = []TokenFact{{Agent: "claude_code", Used: testNow.Add(time.Second)}}
 		}, []string{"client-uncertified warning claude_code"}},
+		{"a client of which nobody knows when it came", func(w *World) { w.Receipts = []Receipt{applied} }, func(v *Vitals) {
+			v.Clients = []ClientFact{{Agent: "claude_code", Certified: true}}
+		}, nil},
 		{"plans", nil, func(v *Vitals) {
 			v.Plans = []Plan{{ID: "plan_1", Agent: "claude_code", Entry: "files", State: PlanReady, Approval: "apr_1", Auto: []string{autoFight}, Changes: []Change{{Notes: []Note{{Code: "lossy-comment"}}}}}}
 			v.Asked = map[string]approval.State{"plan_1": approval.Pending}

@@ -68,10 +68,8 @@ type TokenFact struct {
 // ClientFact is what is known of the program of one agent.
 type ClientFact struct {
 	Agent     string
-	Version   string // installed; "" unknown
 	Certified bool
-	Changed   string    // the version of the certificate, when it is another
-	Session   time.Time // when it last opened a session with us
+	Changed   string // the version of the certificate, when another program is installed, or none
 }
 
 // Findings tells all that is wrong, the worst first: drift, and what the vitals say. It is what `mcpx doctor` shows.
@@ -266,15 +264,26 @@ func (h *health) clients(v Vitals) {
 		certify := "mcpx certify " + c.Agent + " --keep"
 		switch {
 		case c.Changed != "":
-			h.tell("client-version-changed", WeightWarning, c.Agent, certify, "try it with the real program", "version %s is installed, and the certificate is of %s", c.Version, c.Changed).Agent = c.Agent
+			h.tell("client-version-changed", WeightWarning, c.Agent, certify, "try it with the real program", "another program is installed than version %s, which was tried", c.Changed).Agent = c.Agent
 		case !c.Certified:
 			h.tell("client-uncertified", WeightWarning, c.Agent, certify, "try it with the real program", "what mcpx writes was not tried with the installed version").Agent = c.Agent
 		}
-		if at := h.written(c.Agent); !at.IsZero() && c.Session.Before(at) {
-			t := h.tell("reload-needed", WeightNotice, c.Agent, "mcpx ps", habits[c.Agent].reload, "its file was changed and it has opened no session since")
+		if at, seen := h.written(c.Agent), v.seen(c.Agent); !seen.IsZero() && seen.Before(at) {
+			t := h.tell("reload-needed", WeightNotice, c.Agent, "mcpx ps", habits[c.Agent].reload, "its file was changed and it has not come back since")
 			t.Agent, t.Since = c.Agent, at
 		}
 	}
+}
+
+// seen is when the agent last came with its token; zero: it has none, and nobody knows.
+func (v Vitals) seen(agent string) time.Time {
+	var last time.Time
+	for _, t := range v.Tokens {
+		if t.Agent == agent {
+			last = later(last, later(t.Used, t.Made))
+		}
+	}
+	return last
 }
 
 // written is when a file of the agent was last changed by mcpx.
