@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCommandTable judges the table of runtime-tests.md (RT-76). It stands in testdata as it stands there.
+// TestCommandTable judges the table of runtime-tests.md (RT-76, RT-C1 and those after it). It stands in testdata as it stands there.
 func TestCommandTable(t *testing.T) {
 	if n := judgeTable(t, "testdata/commands.txt"); n != 84 {
 		t.Errorf("%d lines, want 84", n)

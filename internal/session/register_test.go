@@ -87,7 +87,7 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%s: %q %v %+v", what, state, err, p)
 		}
 	}
-	// Both are possible when a person wants it (DW-2, DW-25).
+	// Both are possible when a person wants it.
 	for path, found := range map[string]Found{"/srv/shop/src": at("/srv/shop/src", 1), "/link": at("/srv/shop", 7), "/srv": at("/srv", 1)} {
 		ground := known(there)
 		ground.Overlap = true
