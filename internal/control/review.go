@@ -61,6 +61,9 @@ func asked(in api.Review) error {
 		if in.Name != "" || in.With != "" {
 			return usage("a name and a server to merge with belong to candidates")
 		}
+		if strings.HasPrefix(in.Subject, "cand_") {
+			return usage("%s is no server yet", in.Subject).Hinting("take it into the catalog with `mcpx catalog review %s --promote`, or say with `--reject` that it is not wanted", in.Subject)
+		}
 	case "":
 		if !settings || in.Name != "" || in.With != "" {
 			return usage("no decision is given")

@@ -203,6 +203,7 @@ func TestReviewServer(t *testing.T) {
 		{"merge with nothing", api.Review{Verdict: api.Merge}, "review-invalid", "", ""},
 		{"no such verdict", api.Review{Verdict: "maybe"}, "review-invalid", "", ""},
 		{"no such server", api.Review{Subject: "fz", Verdict: api.Approve}, "server-unknown", "", ""},
+		{"a candidate is no server", api.Review{Subject: "cand_x", Verdict: api.Approve}, "review-invalid", "", ""},
 		{"no such candidate", api.Review{Subject: "cand_x", Verdict: api.Reject}, "candidate-unknown", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
