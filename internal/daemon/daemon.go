@@ -75,7 +75,7 @@ type Daemon struct {
 	db        store.DB
 	worker    *work.Service
 	jobOutput func(context.Context, operation.OutputAt) (operation.JobOutput, error) // nil: no commands are run here
-	jobAbove  func(line []int) (operation.JobRef, bool)                              // of a process and its ancestors; nil: no commands are run here
+	jobAbove  func(line []int) (job string, err error)                               // of a process and its ancestors; nil: no commands are run here
 	redact    secret.Redactor
 	secrets   *secret.Resolver
 	gateway   *gateway.Gateway

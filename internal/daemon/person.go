@@ -23,9 +23,13 @@ func (d *Daemon) person(pid int) (control.Asker, error) {
 	}
 	line := process.Lineage(pid)
 	if d.jobAbove != nil {
-		if ref, ok := d.jobAbove(line); ok {
-			asks.Job = ref.ID
-			return no("the program %d was started by the job %s", pid, ref.ID)
+		job, err := d.jobAbove(line)
+		if err != nil {
+			return no("it is not known whether a job started the program %d: %v", pid, err)
+		}
+		if job != "" {
+			asks.Job = job
+			return no("the program %d was started by the job %s", pid, job)
 		}
 	}
 	for _, s := range d.gateway.Status() {

@@ -248,20 +248,34 @@ func (s *Jobs) Output(_ context.Context, w operation.OutputAt) (operation.JobOut
 	return readSegments(string(s.dir(w.JobRef).bundle), w.Stream, w.Offset, w.Max)
 }
 
-// Above finds the job that a process belongs to, by the process and its ancestors. Its supervisor is among them for as long
-// as it lives, also when those in between have ended: it is the subreaper.
-func (s *Jobs) Above(line []int) (operation.JobRef, bool) {
-	refs, _ := s.Attempts(context.Background()) // what cannot be listed has no job that could be named
+// Above finds the job that a process belongs to, by the process and its ancestors; "" none. Its supervisor is among them for
+// as long as it lives, also when those in between have ended: it is the subreaper. An error says that nobody knows.
+func (s *Jobs) Above(line []int) (job string, err error) {
+	refs, err := s.Attempts(context.Background())
+	if err != nil {
+		return "", err
+	}
 	for _, ref := range refs {
 		d := s.dir(ref)
-		if held, err := atomicfile.Held(d.lock()); err != nil || !held {
+		held, err := atomicfile.Held(d.lock())
+		if err != nil {
+			return "", err
+		}
+		if !held {
 			continue // without its supervisor the number may be that of any process by now
 		}
-		if r, err := readJob(d.record(), func(r *jobRecord) int { return r.Format }); err == nil && slices.Contains(line, r.Supervisor.Pid) {
-			return ref, true
+		r, err := readJob(d.record(), func(r *jobRecord) int { return r.Format })
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it has started nothing yet
+		}
+		if err != nil {
+			return "", err
+		}
+		if slices.Contains(line, r.Supervisor.Pid) {
+			return ref.ID, nil
 		}
 	}
-	return operation.JobRef{}, false
+	return "", nil
 }
 
 // Attempts are the directories that are there.
