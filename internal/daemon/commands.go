@@ -146,6 +146,15 @@ func (g *commandGate) Contain(ctx context.Context, c work.Command, r work.Ruling
 	return work.Launch{File: wrapped.File, Argv: wrapped.Argv, Env: wrapped.Env}, nil
 }
 
+// Usual is the sandbox of a command that asks for none.
+func (g *commandGate) Usual(ctx context.Context) (work.Containment, error) {
+	a, err := g.applies(ctx, "")
+	if err != nil {
+		return work.Containment{}, unavailable(err)
+	}
+	return containment(a), nil
+}
+
 // applies is what becomes of a level that a call asks for. It may only tighten.
 func (g *commandGate) applies(ctx context.Context, level string) (sandbox.Applied, error) {
 	box, err := g.sandbox(ctx)

@@ -11,6 +11,7 @@ import (
 	"mcpx/internal/id"
 	"mcpx/internal/key"
 	"mcpx/internal/policy"
+	"mcpx/internal/process"
 	"mcpx/internal/telemetry"
 	"mcpx/internal/tools"
 	"mcpx/internal/work"
@@ -21,6 +22,15 @@ func workKey(key []byte) []byte {
 	own := hmac.New(sha256.New, key) // as for the sessions of mcp_hub
 	own.Write([]byte("operations and hand-overs"))
 	return own.Sum(nil)
+}
+
+// maxVersion bounds what a program prints about its version, in bytes.
+const maxVersion = 16 << 10
+
+// try runs a program for what it says about itself, outside of every project, so that no project decides what is run.
+func (d *Daemon) try(ctx context.Context, argv []string) ([]byte, error) {
+	environ := process.Environ(d.cfg.Environ, []string{"GOTOOLCHAIN=local"}) // go loads no other toolchain to tell its version
+	return runner{home: "/", environ: environ, tells: true}.Output(ctx, argv, maxVersion)
 }
 
 // newWorker makes what carries out the tools of /mcp.
@@ -37,11 +47,14 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	if !d.settings.Extensions {
 		off = append(off, work.SetExtensions)
 	}
+	if !d.settings.Environment {
+		off = append(off, work.SetEnvironment)
+	}
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
 		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Data: dataHome(d.cfg.Getenv), Redact: d.redact.Values, Rules: d.rules.of,
 		Disabled: off, Gate: d.newGate(), Runner: runner, Environ: d.cfg.Environ,
-		Upstream: d.gateway, Allowed: func(server, tool string) bool { return d.policiesNow().Tools.Allow(server, tool) },
+		Try: d.try, Upstream: d.gateway, Allowed: func(server, tool string) bool { return d.policiesNow().Tools.Allow(server, tool) },
 	})
 	return err
 }

@@ -28,6 +28,7 @@ type Settings struct {
 	OrphanTTL       time.Duration // how long a supervised server lives on without a daemon; negative: for ever
 	Watch           bool          // the files of agents are watched
 	Extensions      bool          // the tools of other servers can be called at /mcp
+	Environment     bool          // agents may ask for facts of the machine, and register artifacts
 	Sandbox         string        // mechanism that keeps commands in
 	SandboxNetwork  bool          // commands in the sandbox reach the network
 	ProjectWrites   bool          // commands in the sandbox change the project itself
@@ -143,6 +144,15 @@ var Registry = []Setting{
 			return err
 		},
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Extensions)} },
+	},
+	{
+		Key: "runtime.environment", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-environment.txtar",
+		Text: "Whether agents at `/mcp` can ask what this machine has (`environment_info`) and keep files as they are (`artifact`).",
+		set: func(s *Settings, v []string) (err error) {
+			s.Environment, err = trueOrFalse(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Environment)} },
 	},
 	{
 		Key: "sandbox.mechanism", Type: "auto, bwrap, landlock or none", Default: string(sandbox.Auto), older: "MCPX_WORKSPACE_SANDBOX", Effect: "internal/test/story/testdata/setting-sandbox.txtar",

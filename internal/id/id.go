@@ -28,6 +28,7 @@ const (
 	Handoff   Prefix = "ho"
 	WorkPlan  Prefix = "wp"
 	Job       Prefix = "job"
+	Artifact  Prefix = "art"
 )
 
 // Source makes ids. Time and randomness come in as values, so tests get the ids they expect.

@@ -25,6 +25,10 @@ type Reader interface {
 	WorkPlans(ctx context.Context, p ListWorkPlans) ([]WorkPlan, error)
 	// WorkPlanByID finds one. NotFound work-plan-unknown, Conflict work-plan-ambiguous.
 	WorkPlanByID(ctx context.Context, p ByID) (WorkPlan, error)
+	// Artifacts is one page, the newest first. A page that is shorter than the limit is the last one.
+	Artifacts(ctx context.Context, p ListArtifacts) ([]Artifact, error)
+	// ArtifactByID finds one by its whole id. NotFound artifact-unknown.
+	ArtifactByID(ctx context.Context, p ByID) (Artifact, error)
 }
 
 // Store reads and changes it.
@@ -44,6 +48,8 @@ type Store interface {
 	// PutWorkPlan writes a plan whole. Conflict work-plan-final when the stored one is final, Stale work-plan-stale when
 	// its version is not the stored one plus one (1 for a new plan).
 	PutWorkPlan(ctx context.Context, p PutWorkPlan) error
+	// PutArtifact writes an artifact. Conflict artifact-final when there is one with its id.
+	PutArtifact(ctx context.Context, p PutArtifact) error
 }
 
 // The bounds of pages.
@@ -52,6 +58,7 @@ const (
 	MaxSessionPage  = 200 // up to 1.5 KiB each
 	MaxGrantPage    = 200 // some 200 bytes each
 	MaxWorkPlanPage = 20  // up to 300 KiB each
+	MaxArtifactPage = 50  // up to 8 KiB each
 )
 
 func limited(limit, most int) int {
@@ -108,6 +115,17 @@ type ListWorkPlans struct {
 // PageLimit is the number of plans that the page may hold.
 func (p ListWorkPlans) PageLimit() int { return limited(p.Limit, MaxWorkPlanPage) }
 
+// ListArtifacts asks for the artifacts of a session, or of a project, that were registered before Before.
+type ListArtifacts struct {
+	Session string // "" all of Project
+	Project string
+	Before  string // id of the last artifact of the page before; "" begins with the newest
+	Limit   int    // 0 and everything above MaxArtifactPage is MaxArtifactPage
+}
+
+// PageLimit is the number of artifacts that the page may hold.
+func (p ListArtifacts) PageLimit() int { return limited(p.Limit, MaxArtifactPage) }
+
 // PutProject carries the project to write.
 type PutProject struct{ Project Project }
 
@@ -125,6 +143,9 @@ type PutHandoff struct{ Handoff Handoff }
 
 // PutWorkPlan carries the plan to write.
 type PutWorkPlan struct{ Plan WorkPlan }
+
+// PutArtifact carries the artifact to write.
+type PutArtifact struct{ Artifact Artifact }
 
 // AllProjects reads every registered project, with removed the others too, page by page.
 func AllProjects(ctx context.Context, r Reader, removed bool) ([]Project, error) {

@@ -10,7 +10,7 @@ import (
 	"mcpx/internal/store"
 )
 
-// The statements of projects, remote sessions, grants, hand-overs and work plans.
+// The statements of projects, remote sessions, grants, hand-overs and work plans and artifacts.
 const (
 	sqlProjects    = `SELECT body FROM projects WHERE id > ?1 AND (?2 OR state <> 'removed') ORDER BY id LIMIT ?3`
 	sqlProjectByID = `SELECT body FROM projects WHERE id >= ? AND id < ? ORDER BY id LIMIT 2`
@@ -42,6 +42,11 @@ const (
 	sqlWorkPlanAt   = `SELECT state, version FROM work_plans WHERE id = ?`
 	sqlPutWorkPlan  = `INSERT INTO work_plans (id, session, state, version, body) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET session = excluded.session, state = excluded.state, version = excluded.version, body = excluded.body`
+
+	sqlArtifactsOfSession = `SELECT body FROM artifacts WHERE session = ?1 AND (?2 = '' OR id < ?2) ORDER BY id DESC LIMIT ?3`
+	sqlArtifactsOfProject = `SELECT body FROM artifacts WHERE project = ?1 AND (?2 = '' OR id < ?2) ORDER BY id DESC LIMIT ?3`
+	sqlArtifactByID       = `SELECT body FROM artifacts WHERE id = ?`
+	sqlPutArtifact        = `INSERT INTO artifacts (id, project, session, body) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 )
 
 // Projects is one page in order of id.
@@ -206,4 +211,39 @@ func (t *tx) PutWorkPlan(ctx context.Context, p session.PutWorkPlan) error {
 		return err
 	}
 	return t.exec(ctx, sqlPutWorkPlan, v.ID, v.Session, v.State, v.Version, body)
+}
+
+// Artifacts is one page, the newest first.
+func (t *tx) Artifacts(ctx context.Context, p session.ListArtifacts) ([]session.Artifact, error) {
+	if p.Session != "" {
+		return rows(ctx, t, scanDocument[session.Artifact], sqlArtifactsOfSession, p.Session, p.Before, p.PageLimit())
+	}
+	return rows(ctx, t, scanDocument[session.Artifact], sqlArtifactsOfProject, p.Project, p.Before, p.PageLimit())
+}
+
+// ArtifactByID finds one.
+func (t *tx) ArtifactByID(ctx context.Context, p session.ByID) (session.Artifact, error) {
+	v, err := scanDocument[session.Artifact](t.row(ctx, sqlArtifactByID, p.ID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return v, session.ArtifactUnknown(p.ID)
+	}
+	return v, describe(err, t.path)
+}
+
+// PutArtifact writes an artifact, which then stays as it is.
+func (t *tx) PutArtifact(ctx context.Context, p session.PutArtifact) error {
+	v := p.Artifact
+	v.Registered = store.CutTime(v.Registered)
+	body, err := document(v)
+	if err != nil {
+		return err
+	}
+	n, err := t.affect(ctx, sqlPutArtifact, v.ID, v.Project, v.Session, body)
+	if err != nil {
+		return describe(err, t.path)
+	}
+	if n == 0 {
+		return session.ArtifactFinal(v.ID)
+	}
+	return nil
 }

@@ -113,3 +113,6 @@ func swapCase(name string) string {
 		return c
 	}, name)
 }
+
+// Writable says why no file can be made in a directory; nil: one can. Nothing is made: the system is asked.
+func Writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }

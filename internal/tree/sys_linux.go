@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -175,4 +176,17 @@ func foldsByFlag(dir *os.File) bool {
 	defer f.Close()
 	flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 	return err == nil && flags&caseFold != 0
+}
+
+// Writable says why no file can be made in a directory; nil: one can. It makes one that has no name and is gone at once, so
+// nobody sees anything. A file system that has no such files is asked instead.
+func Writable(dir string) error {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
+		return unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+	}
+	return err
 }

@@ -43,3 +43,6 @@ func readSmall(*os.File, string, []byte, int64) ([]byte, Facts, error) {
 }
 
 func ownedBy(*os.File, int) bool { return false }
+
+// Writable says why no file can be made in a directory; nil: one can.
+func Writable(string) error { return errors.ErrUnsupported }

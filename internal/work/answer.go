@@ -133,6 +133,14 @@ func tail(b []byte, n int) string {
 	return string(b[from:])
 }
 
+// codeIn is the code of an error that is a refusal; "" of every other one.
+func codeIn(err error) operation.Code {
+	if r, ok := errors.AsType[*operation.Refusal](err); ok {
+		return r.Code
+	}
+	return ""
+}
+
 // refusalOf is what a caller is told about an error.
 func (s *Service) refusalOf(ctx context.Context, t *turn, err error) *operation.Refusal {
 	if r, ok := errors.AsType[*operation.Refusal](err); ok {

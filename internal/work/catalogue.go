@@ -12,12 +12,13 @@ type Toolset string
 
 // The toolsets, runtime.md section 4.
 const (
-	SetSession    Toolset = "session"
-	SetFiles      Toolset = "files"
-	SetWork       Toolset = "work"
-	SetCommands   Toolset = "commands"
-	SetVerified   Toolset = "verified"
-	SetExtensions Toolset = "extensions"
+	SetSession     Toolset = "session"
+	SetFiles       Toolset = "files"
+	SetWork        Toolset = "work"
+	SetCommands    Toolset = "commands"
+	SetVerified    Toolset = "verified"
+	SetExtensions  Toolset = "extensions"
+	SetEnvironment Toolset = "environment"
 )
 
 // Tool is what a client is told about one tool.
@@ -166,5 +167,13 @@ func catalogue() []tool {
 			Name: "call_tool", Set: SetExtensions, Destructive: true, OpenWorld: true, Args: CallTool{},
 			Description: "Call a tool of another MCP server, by the id of find_tools. Its result comes unchanged; what mcpx says about the call is in _meta. A tool that can do more than read needs the yes of a person or a rule of the user.",
 		}, mutates: true, class: operation.External, begin: beginCall, recover: recoverCall},
+		{Tool: Tool{
+			Name: "environment_info", Set: SetEnvironment, ReadOnly: true, Args: EnvironmentInfo{},
+			Description: "What this machine has, found out by trying: system, memory, shells, toolchains with their versions, the sandbox of commands, limits, names of secrets. What is null has a reason in why. No value of a variable is told. compare_to takes the snapshot_id of an earlier answer and tells what is another now.",
+		}, read: environmentInfo},
+		{Tool: Tool{
+			Name: "artifact", Set: SetEnvironment, Args: Artifact{},
+			Description: "Keep a file as it is now: a test report, a build, a log. register keeps its bytes, read gives them by windows whatever becomes of the file (source_changed says whether it did), list names what was registered. An artifact_id is evidence for a task of a plan. register takes operation_id.",
+		}, mutates: true, class: operation.DB, reads: artifactReads, read: artifactRead, look: artifactLook, change: artifactChange},
 	}
 }

@@ -16,6 +16,8 @@ type Gate interface {
 	// Contain says how a command is started so that its sandbox holds. It is asked right before the start, with Temp made.
 	// What cannot be contained as the ruling says is refused with SANDBOX_UNAVAILABLE, never started with less.
 	Contain(ctx context.Context, c Command, r Ruling) (Launch, error)
+	// Usual is the sandbox of a command that asks for none.
+	Usual(ctx context.Context) (Containment, error)
 }
 
 // Command is a command with all that decides what it will do.

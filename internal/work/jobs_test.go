@@ -47,6 +47,10 @@ func ruled(c Command, text string) (Ruling, error) {
 	return Ruling{Verdict: v, Frozen: policy.Freeze(c.Command, v, policy.Place{Target: c.Target}), Sandbox: Containment{Wanted: "none", Applied: "none", Network: true, Gaps: []string{}}}, nil
 }
 
+func (openGate) Usual(context.Context) (Containment, error) {
+	return Containment{Wanted: policy.SandboxNone, Applied: policy.SandboxNone}, nil
+}
+
 func (openGate) Judge(_ context.Context, c Command) (Ruling, error) {
 	return ruled(c, c.Shell+strings.Join(c.Argv, " "))
 }

@@ -179,7 +179,8 @@ func readResult(ctx context.Context, s *Service, t *turn) (any, error) {
 		limit = min(in.Tail, windowMost)
 		from = max(len(k.Bytes)-limit, 0)
 	}
-	return out.window(k.Bytes, from, limit), nil
+	from = min(max(from, 0), len(k.Bytes))
+	return out.window(k.Bytes[from:], from, limit), nil
 }
 
 // resultWindow is a part of a kept result.
@@ -193,15 +194,15 @@ type resultWindow struct {
 	SHA256 string `json:"sha256"`
 }
 
-// window is the part that begins at from. It ends between characters; bytes that are no text come in base64. It may hold
-// less than is asked for: what a window has is counted in the answer as JSON, which may be longer.
+// window is the part that begins at from. b is what follows there: all of it, or the part and one more character. It ends
+// between characters; bytes that are no text come in base64. It may hold less than is asked for: what a window has is
+// counted in the answer as JSON, which may be longer.
 func (w resultWindow) window(b []byte, from, limit int) resultWindow {
-	from = min(max(from, 0), len(b))
-	part := b[from:min(from+limit, len(b))]
+	part := b[:min(limit, len(b))]
 	for {
 		text := part
-		if from+len(part) < len(b) {
-			text = []byte(head(b[from:], len(part)))
+		if len(part) < len(b) {
+			text = []byte(head(b, len(part)))
 		}
 		if utf8.Valid(text) && (len(text) > 0 || len(part) == 0) {
 			w.Text, part = string(text), text
@@ -214,7 +215,7 @@ func (w resultWindow) window(b []byte, from, limit int) resultWindow {
 		w.Text, w.Base64, part = "", "", part[:len(part)*3/4]
 	}
 	w.Offset = from
-	if end := from + len(part); end < len(b) {
+	if end := from + len(part); end < w.Bytes {
 		w.Next = end
 	} else {
 		w.EOF = true

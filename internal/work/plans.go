@@ -168,7 +168,9 @@ func (s *Service) evidence(ctx context.Context, r store.Reader, t *turn, a sessi
 			return s.fileNow(ctx, a, e) // the plan has changed since
 		case session.EvidenceJob:
 			return s.jobPassed(ctx, r, t, e.Ref)
-		case session.EvidenceBuild, session.EvidenceArtifact:
+		case session.EvidenceArtifact:
+			return s.artifactHolds(ctx, r, t, a, e.Ref)
+		case session.EvidenceBuild:
 		}
 		return "this daemon has no " + string(e.Kind) + "s", nil
 	}

@@ -42,6 +42,11 @@ type Config struct {
 	Rules    func(root string) policy.Rules
 	Disabled []Toolset // their tools are not listed and answer TOOL_DISABLED
 
+	// Try runs a program of the system for what it prints; nil: environment_info runs none.
+	Try func(ctx context.Context, argv []string) ([]byte, error)
+	// Secrets are those that commands of a project may get, or of any project; nil: there are none.
+	Secrets func(ctx context.Context, project string) ([]SecretName, error)
+
 	Gate    Gate             // nil: no command is started
 	Runner  operation.Runner // nil: no command is started
 	Environ []string         // our own environment; commands get the allowed part of it
@@ -127,6 +132,7 @@ type turn struct {
 	left    atomic.Bool // nobody waits for the end any more
 	ground  ground      // of a call that answers with it
 	files   map[session.Evidence]fileVerdict
+	copied  copied // of a call that registers an artifact
 }
 
 // actor is who the events of the turn tell of.

@@ -26,6 +26,9 @@ var remoteCases = map[string]func(*testing.T, Pair){
 	"WorkPlans":         workPlans,
 	"WorkPlanByID":      workPlanByID,
 	"PutWorkPlan":       putWorkPlan,
+	"Artifacts":         artifacts,
+	"ArtifactByID":      artifactByID,
+	"PutArtifact":       putArtifact,
 }
 
 // wanted reads one thing that may be missing.
@@ -464,4 +467,84 @@ func putWorkPlan(t *testing.T, p Pair) {
 	same(t, "the next version", want, get())
 	wantFault(t, putWorkPlans(t, p, workPlan("wp_1", "rs_1", 3)), fault.Conflict, "work-plan-final")
 	same(t, "a final one", want, get())
+}
+
+func artifact(id, in string) session.Artifact {
+	return session.Artifact{
+		ID: id, Principal: "owner", Project: "proj_1", Session: in, Operation: "op-" + id, Path: "out/report.xml", Name: "report", Kind: session.ArtifactTestReport,
+		Media: "text/xml", SHA256: "aa", Bytes: 7, Registered: uneven, Parts: []string{"r_1", "r_2"},
+	}
+}
+
+func putArtifacts(t *testing.T, p Pair, all ...session.Artifact) error {
+	t.Helper()
+	return p.Write.Change(t.Context(), func(tx store.Tx) error {
+		for _, v := range all {
+			if err := tx.PutArtifact(t.Context(), session.PutArtifact{Artifact: v}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func artifacts(t *testing.T, p Pair) {
+	other := artifact("art_d", "rs_3")
+	other.Project = "proj_2"
+	if err := putArtifacts(t, p, artifact("art_a", "rs_1"), artifact("art_b", ""), artifact("art_c", "rs_1"), other); err != nil {
+		t.Fatal(err)
+	}
+	list := func(l session.ListArtifacts) (ids []string) {
+		for _, v := range read(t, p.Read, func(r store.Reader) ([]session.Artifact, error) { return r.Artifacts(t.Context(), l) }) {
+			ids = append(ids, v.ID)
+		}
+		return ids
+	}
+	same(t, "of a session", []string{"art_c", "art_a"}, list(session.ListArtifacts{Session: "rs_1"}))
+	same(t, "of a project", []string{"art_c", "art_b", "art_a"}, list(session.ListArtifacts{Project: "proj_1"}))
+	same(t, "limit", []string{"art_c"}, list(session.ListArtifacts{Project: "proj_1", Limit: 1}))
+	if err := putArtifacts(t, p, artifact("art_e", "rs_1")); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "a page after a change", []string{"art_b", "art_a"}, list(session.ListArtifacts{Project: "proj_1", Before: "art_c"}))
+	same(t, "one of a session", []string{"art_a"}, list(session.ListArtifacts{Session: "rs_1", Before: "art_c"}))
+	var many []session.Artifact
+	for i := range session.MaxArtifactPage + 1 {
+		many = append(many, artifact(fmt.Sprintf("art_x%04d", i), "rs_4"))
+	}
+	if err := putArtifacts(t, p, many...); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the largest page", session.MaxArtifactPage, len(list(session.ListArtifacts{Session: "rs_4", Limit: 1 << 30})))
+}
+
+func artifactByID(t *testing.T, p Pair) {
+	want := artifact("art_1", "rs_1")
+	if err := putArtifacts(t, p, want); err != nil {
+		t.Fatal(err)
+	}
+	want.Registered = store.CutTime(want.Registered)
+	same(t, "every field", want, read(t, p.Read, func(r store.Reader) (session.Artifact, error) {
+		return r.ArtifactByID(t.Context(), session.ByID{ID: "art_1"})
+	}))
+	for _, id := range []string{"art_", "art_2", ""} {
+		wantFault(t, p.Read.View(t.Context(), func(r store.Reader) error {
+			_, err := r.ArtifactByID(t.Context(), session.ByID{ID: id})
+			return err
+		}), fault.NotFound, "artifact-unknown")
+	}
+}
+
+func putArtifact(t *testing.T, p Pair) {
+	want := artifact("art_1", "rs_1")
+	if err := putArtifacts(t, p, want); err != nil {
+		t.Fatal(err)
+	}
+	again := want
+	again.SHA256 = "bb"
+	wantFault(t, putArtifacts(t, p, again), fault.Conflict, "artifact-final")
+	got := read(t, p.Read, func(r store.Reader) (session.Artifact, error) {
+		return r.ArtifactByID(t.Context(), session.ByID{ID: "art_1"})
+	})
+	same(t, "it stayed", want.SHA256, got.SHA256)
 }

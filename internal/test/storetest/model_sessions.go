@@ -18,6 +18,7 @@ type remote struct {
 	grants    map[grantKey]session.Grant
 	handoffs  map[string]session.Handoff  // by id
 	workPlans map[string]session.WorkPlan // by id
+	artifacts map[string]session.Artifact // by id
 }
 
 type grantKey struct{ principal, about string }
@@ -25,14 +26,14 @@ type grantKey struct{ principal, about string }
 func newRemote() remote {
 	return remote{
 		projects: map[string]session.Project{}, sessions: map[string]session.Session{}, grants: map[grantKey]session.Grant{},
-		handoffs: map[string]session.Handoff{}, workPlans: map[string]session.WorkPlan{},
+		handoffs: map[string]session.Handoff{}, workPlans: map[string]session.WorkPlan{}, artifacts: map[string]session.Artifact{},
 	}
 }
 
 func (r *remote) clone() remote {
 	return remote{
 		projects: maps.Clone(r.projects), sessions: maps.Clone(r.sessions), used: r.used, grants: maps.Clone(r.grants),
-		handoffs: maps.Clone(r.handoffs), workPlans: maps.Clone(r.workPlans),
+		handoffs: maps.Clone(r.handoffs), workPlans: maps.Clone(r.workPlans), artifacts: maps.Clone(r.artifacts),
 	}
 }
 
@@ -154,5 +155,35 @@ func (r *remote) PutWorkPlan(_ context.Context, p session.PutWorkPlan) error {
 	}
 	v.Created, v.Changed = store.CutTime(v.Created), store.CutTime(v.Changed)
 	r.workPlans[v.ID] = v
+	return nil
+}
+
+func (r *remote) Artifacts(_ context.Context, p session.ListArtifacts) ([]session.Artifact, error) {
+	all := slices.DeleteFunc(sortedValues(r.artifacts), func(v session.Artifact) bool {
+		other := v.Project != p.Project
+		if p.Session != "" {
+			other = v.Session != p.Session
+		}
+		return other || p.Before != "" && v.ID >= p.Before
+	})
+	slices.Reverse(all)
+	return twins(all[:min(len(all), p.PageLimit())])
+}
+
+func (r *remote) ArtifactByID(_ context.Context, p session.ByID) (session.Artifact, error) {
+	v, ok := r.artifacts[p.ID]
+	if !ok {
+		return v, session.ArtifactUnknown(p.ID)
+	}
+	return twin(v)
+}
+
+func (r *remote) PutArtifact(_ context.Context, p session.PutArtifact) error {
+	v := deep(p.Artifact)
+	if _, there := r.artifacts[v.ID]; there {
+		return session.ArtifactFinal(v.ID)
+	}
+	v.Registered = store.CutTime(v.Registered)
+	r.artifacts[v.ID] = v
 	return nil
 }
