@@ -65,10 +65,11 @@ type CredentialQuery struct{}
 // Credential is a name for a value, and who takes it. It never has the value.
 type Credential struct {
 	catalog.Credential
-	Servers []string `json:"servers"`        // names of the servers that take it
-	Active  bool     `json:"active"`         // one of them runs, or an agent has it
-	Text    string   `json:"text,omitempty"` // why it is not ready, as far as that was just looked at
-	Hint    string   `json:"hint,omitempty"`
+	Servers  []string `json:"servers"`        // names of the servers that take it
+	Projects []string `json:"projects"`       // names of the projects whose commands may be given it
+	Active   bool     `json:"active"`         // one of them runs, or an agent has it
+	Text     string   `json:"text,omitempty"` // why it is not ready, as far as that was just looked at
+	Hint     string   `json:"hint,omitempty"`
 	// Rotated says that there was another value or reference before.
 	Rotated   bool   `json:"rotated,omitempty"`
 	Operation string `json:"operation,omitempty"`
@@ -92,6 +93,15 @@ type BindCredentials struct {
 	Server    string            `json:"-" path:"server"`
 	Variables map[string]string `json:"variables,omitempty"`
 	Headers   map[string]string `json:"headers,omitempty"`
+}
+
+// GrantCredential says which commands of agents may be given a credential, in place of what was said before. Without a
+// project none may.
+type GrantCredential struct {
+	Name     string   `json:"-" path:"credential"`
+	Projects []string `json:"projects"`           // names, ids or paths
+	Programs []string `json:"programs,omitempty"` // names or absolute paths; none: each one that a person or a rule allows
+	Variable string   `json:"variable,omitempty"` // in which the value comes; without it made from the name
 }
 
 // CredentialRemoved says that a credential is gone.
@@ -123,6 +133,11 @@ func (c *Client) CheckCredentials(ctx context.Context, in CheckCredentials) (Cre
 // BindCredentials binds variables and headers of a server.
 func (c *Client) BindCredentials(ctx context.Context, in BindCredentials) (Server, error) {
 	return call[Server](ctx, c, "credential.bind", in)
+}
+
+// GrantCredential says which commands of agents may be given a credential.
+func (c *Client) GrantCredential(ctx context.Context, in GrantCredential) (Credential, error) {
+	return call[Credential](ctx, c, "credential.grant", in)
 }
 
 // RemoveCredential removes a credential.

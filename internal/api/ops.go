@@ -95,6 +95,7 @@ var Ops = []Op{
 	{Name: "credential.set", Method: "POST", Path: "/v1/credentials", Need: Change, In: SetCredential{}, Out: Credential{}, Keyed: true, Short: "Give a credential a reference, or a value in the encrypted store"},
 	{Name: "credential.check", Method: "POST", Path: "/v1/credentials/check", Need: Change, In: CheckCredentials{}, Out: CredentialPage{}, Keyed: true, Short: "Look whether credentials would give a value; nobody is asked"},
 	{Name: "credential.bind", Method: "POST", Path: "/v1/servers/{server}/bindings", Need: Change, In: BindCredentials{}, Out: Server{}, Keyed: true, Short: "Let variables or headers of a server take their values from credentials"},
+	{Name: "credential.grant", Method: "POST", Path: "/v1/credentials/{credential}/grant", Need: Change, In: GrantCredential{}, Out: Credential{}, Keyed: true, Short: "Say which commands of agents may be given a credential"},
 	{Name: "credential.remove", Method: "DELETE", Path: "/v1/credentials/{credential}", Need: Change, In: CredentialRef{}, Out: CredentialRemoved{}, Keyed: true, Short: "Remove a credential that nothing takes"},
 	{Name: "project.list", Method: "GET", Path: "/v1/projects", Need: Read, In: ProjectsQuery{}, Out: ProjectPage{}, Short: "Registered directories, with what is at their paths now"},
 	{Name: "project.show", Method: "GET", Path: "/v1/projects/{project}", Need: Read, In: ProjectRef{}, Out: Project{}, Short: "One project by name, id or path, with the roles of others on it"},

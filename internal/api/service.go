@@ -104,6 +104,7 @@ type Service interface {
 	SetCredential(ctx context.Context, in SetCredential) (Credential, error)
 	CheckCredentials(ctx context.Context, in CheckCredentials) (CredentialPage, error)
 	BindCredentials(ctx context.Context, in BindCredentials) (Server, error)
+	GrantCredential(ctx context.Context, in GrantCredential) (Credential, error)
 	RemoveCredential(ctx context.Context, in CredentialRef) (CredentialRemoved, error)
 
 	// ServerLogs gives each line to emit and returns at the end of the log, or with Follow when ctx ends. An error of

@@ -30,10 +30,27 @@ type Credential struct {
 	Ref       string    `json:"ref"`
 	Account   string    `json:"account,omitempty"` // whose value it is, in words for people
 	Expires   time.Time `json:"expires,omitzero"`  // zero: not known
+	Commands  Grant     `json:"commands,omitzero"` // which commands of agents may be given it
 	Readiness Readiness `json:"readiness"`
 	CheckedAt time.Time `json:"checked_at,omitzero"`
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"` // when the reference or the value was last set
+}
+
+// Grant says which commands of agents may be given a value. The zero Grant gives it to none.
+type Grant struct {
+	Projects []string `json:"projects,omitempty"` // ids
+	Programs []string `json:"programs,omitempty"` // names or absolute paths; none: each one that a person or a rule allows
+	Variable string   `json:"variable,omitempty"` // in which the value comes
+}
+
+// IsZero tells that no command may be given the value.
+func (g Grant) IsZero() bool { return len(g.Projects) == 0 }
+
+// Variable is the variable in which a command gets the value of a credential when nobody has said which: GITHUB_TOKEN of
+// github-token.
+func Variable(credential string) string {
+	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(credential))
 }
 
 // credentialKind is the kind of references that name a credential.

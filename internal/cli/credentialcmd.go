@@ -192,10 +192,11 @@ func (e *Env) printCredentials(w io.Writer, page api.CredentialPage) {
 			{string(c.Readiness), readinessColor(c.Readiness)},
 			{text: plain(c.Ref)},
 			{text: orElse(strings.Join(c.Servers, ","), "-")},
+			{text: orElse(strings.Join(c.Projects, ","), "-")},
 			{text: checked},
 		})
 	}
-	e.table(w, []string{"NAME", "READINESS", "REFERENCE", "SERVERS", "CHECKED"}, rows)
+	e.table(w, []string{"NAME", "READINESS", "REFERENCE", "SERVERS", "PROJECTS", "CHECKED"}, rows)
 	for _, c := range page.Credentials {
 		if c.Text != "" {
 			line(w, "%s: %s", c.Name, below(plain(strings.TrimPrefix(c.Text, "the credential "+c.Name+": ")), 2))
@@ -245,6 +246,9 @@ var credentialShow = Command{
 			pairs(w, append(rows, [][2]string{
 				{"set", age(e.Now().Sub(c.Updated)) + " ago"}, {"servers", orElse(strings.Join(c.Servers, ", "), "none takes it")},
 			}...))
+			if !c.Commands.IsZero() {
+				line(w, "%s.", plain(commandsText(c)))
+			}
 		})
 	},
 }
@@ -314,6 +318,48 @@ var credentialBind = Command{
 			line(w, "Try it: %s server tools %s", e.self(), s.Name)
 		})
 	},
+}
+
+var credentialGrant = Command{
+	Path: "credential grant", Short: "Say which commands of agents may be given a credential", Op: "credential.grant", Args: "NAME", Min: 1, Max: 1, Complete: credentialNames,
+	Long: "Agents at /mcp name the credential in `secrets` of a command; the value comes in a variable and is replaced in what the\n" +
+		"command prints. A person is asked each time, unless a rule in policy.toml names the credential, the program and the\n" +
+		"project. What was granted before is replaced; --revoke takes it back. See docs/secrets.md.",
+	Example: "mcpx credential grant github-token --project shop --program gh\nmcpx credential grant deploy-key --project shop --variable DEPLOY_KEY\n" +
+		"mcpx credential grant github-token --revoke",
+	Flags: []Flag{
+		{Name: "project", Kind: StringsFlag, Value: "PROJECT", Usage: "commands in PROJECT may be given it; may be repeated"},
+		{Name: "program", Kind: StringsFlag, Value: "PROGRAM", Usage: "and only PROGRAM, a name or an absolute path; may be repeated (default: what a person or a rule allows)"},
+		{Name: "variable", Kind: StringFlag, Value: "VAR", Usage: "the value comes in VAR (default: made from NAME, GITHUB_TOKEN of github-token)"},
+		{Name: "revoke", Kind: BoolFlag, Usage: "no command may be given it"},
+	},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		in := api.GrantCredential{Name: a.Pos(0), Projects: a.Strings("project"), Programs: a.Strings("program"), Variable: a.String("variable")}
+		switch revoke := a.Bool("revoke"); {
+		case revoke == (len(in.Projects) > 0):
+			return misused("give one of --project PROJECT and --revoke", "credential grant")
+		case revoke && (len(in.Programs) > 0 || in.Variable != ""):
+			return misused("--revoke goes with no other flag", "credential grant")
+		}
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		c, err := service.GrantCredential(e.operation(ctx), in)
+		if err != nil {
+			return err
+		}
+		return e.Show(c, func(w io.Writer) { line(w, "%s.", plain(commandsText(c))) })
+	},
+}
+
+// commandsText says which commands may be given a credential.
+func commandsText(c api.Credential) string {
+	if c.Commands.IsZero() {
+		return "No command may be given the credential " + c.Name
+	}
+	return fmt.Sprintf("Commands in %s may be given %s as the variable %s: %s", strings.Join(c.Projects, ", "), c.Name, c.Commands.Variable,
+		orElse(strings.Join(c.Commands.Programs, ", "), "each program that a person or a rule allows"))
 }
 
 var credentialMove = Command{

@@ -57,6 +57,7 @@ var jsonOf = map[string][]string{
 	"credential add":               {"a", "--ref", "env:A"},
 	"credential bind":              {"a", "V=a"},
 	"credential check":             {},
+	"credential grant":             {"a", "--project", "shop"},
 	"credential list":              {},
 	"credential move":              {"--from-file", "/config"},
 	"credential remove":            {"a"},

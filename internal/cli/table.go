@@ -38,7 +38,7 @@ func commands() []Command {
 		policyExplain, policyCheck,
 		approvalList, approvalShow, approvalApprove, approvalDeny,
 		apply, rollback,
-		credentialAdd, credentialSet, credentialList, credentialShow, credentialCheck, credentialBind, credentialRotate, credentialMove, credentialRemove,
+		credentialAdd, credentialSet, credentialList, credentialShow, credentialCheck, credentialBind, credentialGrant, credentialRotate, credentialMove, credentialRemove,
 		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
 		serverLogs, serverTools, serverCall, serverImport,
 		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,7 +13,10 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
+	"mcpx/internal/lazyregexp"
+	"mcpx/internal/policy"
 	"mcpx/internal/secret"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
 
@@ -113,8 +117,17 @@ func (c *Control) credentials(ctx context.Context) ([]api.Credential, error) {
 				}
 			}
 		}
+		projects, err := session.AllProjects(ctx, r, true)
+		if err != nil {
+			return err
+		}
 		for _, one := range all {
-			view := api.Credential{Credential: one, Servers: []string{}}
+			view := api.Credential{Credential: one, Servers: []string{}, Projects: []string{}}
+			for _, p := range projects {
+				if slices.Contains(one.Commands.Projects, p.ID) {
+					view.Projects = append(view.Projects, p.Name)
+				}
+			}
 			for _, s := range servers {
 				if s.Uses(one) {
 					view.Servers = append(view.Servers, s.Name)
@@ -123,6 +136,7 @@ func (c *Control) credentials(ctx context.Context) ([]api.Credential, error) {
 				}
 			}
 			slices.Sort(view.Servers)
+			slices.Sort(view.Projects)
 			out = append(out, view)
 		}
 		return nil
@@ -214,7 +228,7 @@ func (c *Control) keepValue(ctx context.Context, in api.SetCredential) (next cat
 		}
 	}
 	if old != nil {
-		next.Account, next.Created = old.Account, old.Created
+		next.Account, next.Created, next.Commands = old.Account, old.Created, old.Commands
 		rotated = changed || next.Ref != old.Ref
 		if !rotated {
 			next = *old
@@ -571,6 +585,89 @@ func (c *Control) BindCredentials(ctx context.Context, in api.BindCredentials) (
 	s, err := c.after(ctx, name)
 	s.Effect = effect
 	return s, err
+}
+
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// maxGranted bounds the projects and the programs of a grant.
+const maxGranted = 100
+
+// GrantCredential says which commands of agents may be given a credential.
+func (c *Control) GrantCredential(ctx context.Context, in api.GrantCredential) (api.Credential, error) {
+	if err := c.allow(ctx, "credential.grant"); err != nil {
+		return api.Credential{}, err
+	}
+	if err := grantable(&in); err != nil {
+		return api.Credential{}, err
+	}
+	c.keeping.Lock()
+	defer c.keeping.Unlock()
+	if _, err := c.credential(ctx, in.Name); err != nil {
+		return api.Credential{}, err
+	}
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		now, err := tx.CredentialByName(ctx, catalog.CredentialByName{Name: in.Name})
+		if err != nil {
+			return err
+		}
+		was := now.Commands
+		now.Commands = catalog.Grant{}
+		names := []string{}
+		for _, name := range in.Projects {
+			p, err := registered(ctx, tx, name)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(now.Commands.Projects, p.ID) {
+				now.Commands.Projects, names = append(now.Commands.Projects, p.ID), append(names, p.Name)
+			}
+		}
+		if len(names) > 0 {
+			now.Commands.Programs, now.Commands.Variable = in.Programs, in.Variable
+		}
+		if reflect.DeepEqual(was, now.Commands) {
+			return nil
+		}
+		if err := tx.PutCredential(ctx, catalog.PutCredential{Credential: now}); err != nil {
+			return err
+		}
+		text := "no command may be given the credential " + now.Name
+		if len(names) > 0 {
+			text = "commands of " + strings.Join(names, ", ") + " may be given the credential " + now.Name
+		}
+		return c.tell(ctx, tx, event.CredentialGranted, event.Refs{event.RefCredential: now.Name}, text, now.Commands)
+	})
+	if err != nil {
+		return api.Credential{}, err
+	}
+	view, err := c.credential(ctx, in.Name)
+	view.Operation = api.OperationOf(ctx)
+	return view, err
+}
+
+// grantable says what is wrong with a grant, and fills in the variable.
+func grantable(in *api.GrantCredential) error {
+	e := fault.New(fault.Invalid, "credential-grant").Retrying(fault.AfterFix)
+	if len(in.Projects) > maxGranted || len(in.Programs) > maxGranted {
+		return e.Saying("a grant names at most %d projects and %d programs", maxGranted, maxGranted).Hinting("leave the programs out to let a person or a rule decide")
+	}
+	for _, program := range in.Programs {
+		if !policy.ValidProgram(program) {
+			return e.Saying("%q is neither the name of a program nor a clean absolute path", program).Hinting("for example gh, or /opt/deploy/bin/deploy")
+		}
+	}
+	made := in.Variable == ""
+	if made {
+		in.Variable = catalog.Variable(in.Name)
+	}
+	if !variableName().MatchString(in.Variable) {
+		e = e.Hinting("give the variable a name such as GITHUB_TOKEN")
+		if made {
+			return e.Saying("no variable can be named after the credential %s", in.Name)
+		}
+		return e.Saying("%q is no name of a variable", in.Variable)
+	}
+	return nil
 }
 
 // boundTo is the binding for the name of a credential, or for a text with {NAME} in it.

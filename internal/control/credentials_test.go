@@ -346,3 +346,54 @@ func TestCredentialVitals(t *testing.T) {
 		t.Errorf("health: %+v, %v", health, err)
 	}
 }
+
+// TestGrantCredential says which commands may be given a credential, and takes it back.
+func TestGrantCredential(t *testing.T) {
+	b, ctx := newBench(t)
+	b.dirs["/srv/shop"], b.dirs["/srv/site"] = 7, 8
+	ids := map[string]string{}
+	for _, name := range []string{"shop", "site"} {
+		added, err := b.AddProject(ctx, api.AddProject{Path: "/srv/" + name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[name] = added.Project.ID
+	}
+	b.setCredential(ctx, t, api.SetCredential{Name: "tok-a.b", Value: "v1"})
+	one, err := b.GrantCredential(ctx, api.GrantCredential{Name: "tok-a.b", Projects: []string{"site", "/srv/shop", ids["site"]}, Programs: []string{"gh", "/opt/x"}})
+	if err != nil || !slices.Equal(one.Projects, []string{"shop", "site"}) ||
+		!cmp.Equal(one.Commands, catalog.Grant{Projects: []string{ids["site"], ids["shop"]}, Programs: []string{"gh", "/opt/x"}, Variable: "TOK_A_B"}) {
+		t.Errorf("granted: %+v, %v", one, err)
+	}
+	if one = b.setCredential(ctx, t, api.SetCredential{Name: "tok-a.b", Value: "v2"}); len(one.Projects) != 2 {
+		t.Errorf("another value: %+v", one)
+	}
+	for what, in := range map[string]api.GrantCredential{
+		"credential-unknown":   {Name: "tak", Projects: []string{"shop"}},
+		"project-unregistered": {Name: "tok-a.b", Projects: []string{"shap"}},
+		"credential-grant":     {Name: "tok-a.b", Projects: []string{"shop"}, Programs: []string{"bin/gh"}},
+	} {
+		if _, err := b.GrantCredential(ctx, in); codeOfFault(err) != what {
+			t.Errorf("%+v: %v, want %s", in, err, what)
+		}
+	}
+	b.setCredential(ctx, t, api.SetCredential{Name: "1st", Value: "v1"})
+	_, err = b.GrantCredential(ctx, api.GrantCredential{Name: "1st", Projects: []string{"shop"}})
+	refused(t, err, fault.Invalid, "credential-grant", "1st")
+	_, err = b.GrantCredential(ctx, api.GrantCredential{Name: "1st", Projects: []string{"shop"}, Variable: "A=B"})
+	refused(t, err, fault.Invalid, "credential-grant", "A=B")
+	for range 2 { // what is said again is no news
+		if one, err = b.GrantCredential(ctx, api.GrantCredential{Name: "tok-a.b"}); err != nil || len(one.Projects) != 0 || !one.Commands.IsZero() {
+			t.Errorf("taken back: %+v, %v", one, err)
+		}
+	}
+	granted := 0
+	for _, kind := range kindsOf(t, b, ctx, "credential") {
+		if kind == event.CredentialGranted {
+			granted++
+		}
+	}
+	if granted != 2 {
+		t.Errorf("%d events, want 2", granted)
+	}
+}

@@ -51,6 +51,8 @@ const (
 	CredentialChecked Kind = "credential.checked"
 	CredentialRotated Kind = "credential.rotated"
 	CredentialRemoved Kind = "credential.removed"
+	CredentialGranted Kind = "credential.granted"
+	SecretUsed        Kind = "secret.used"
 
 	AuthTokenIssued  Kind = "auth.token_issued"
 	AuthTokenRotated Kind = "auth.token_rotated"
@@ -160,6 +162,8 @@ var Kinds = map[Kind]string{
 	CredentialChecked: "The readiness of a credential changed.",
 	CredentialRotated: "A credential got another value.",
 	CredentialRemoved: "A credential was removed.",
+	CredentialGranted: "Which commands of agents may be given a credential was said anew.",
+	SecretUsed:        "A command is about to be started with the values of secrets; the body has their names.",
 
 	AuthTokenIssued:  "An agent got a token.",
 	AuthTokenRotated: "An agent got a token in place of another.",

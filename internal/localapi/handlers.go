@@ -62,6 +62,7 @@ var handlers = map[string]handler{
 	"credential.set":     unary(api.Service.SetCredential),
 	"credential.check":   unary(api.Service.CheckCredentials),
 	"credential.bind":    unary(api.Service.BindCredentials),
+	"credential.grant":   unary(api.Service.GrantCredential),
 	"credential.remove":  unary(api.Service.RemoveCredential),
 	"server.list":        unary(api.Service.Servers),
 	"server.show":        unary(api.Service.Server),

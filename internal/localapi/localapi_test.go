@@ -379,7 +379,7 @@ func TestTable(t *testing.T) {
 		"plan.list": "Plans", "plan.show": "Plan", "plan.apply": "ApplyPlan", "plans.apply": "ApplyPlans", "approval.list": "Approvals", "approval.show": "Approval", "approval.decide": "Decide",
 		"receipt.list": "Receipts", "receipt.rollback": "RollBack", "cutover.record": "RecordCutover", "agent.certify": "KeepCertificate",
 		"credential.list": "Credentials", "credential.show": "Credential", "credential.set": "SetCredential", "credential.check": "CheckCredentials",
-		"credential.bind": "BindCredentials", "credential.remove": "RemoveCredential",
+		"credential.bind": "BindCredentials", "credential.grant": "GrantCredential", "credential.remove": "RemoveCredential",
 		"server.list": "Servers", "server.show": "Server", "server.add": "AddServer", "server.edit": "EditServer", "server.remove": "RemoveServer",
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
 		"catalog.list": "Catalog", "catalog.show": "CatalogServer", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",

@@ -36,11 +36,12 @@ const (
 	HostReboot       = "host_reboot"
 	RecordMissing    = "record_missing"
 
-	SpawnFailed  = "spawn_failed"  // the system did not start it
-	NotRun       = "not_run"       // a daemon died while it was about to start
-	ValuesGone   = "values_gone"   // values of variables or text for stdin were held by a daemon that is gone
-	StoppedFirst = "stopped_first" // it was stopped while it waited for its turn
-	NotAllowed   = "not_allowed"   // the policy or the sandbox refused it when its turn came
+	SpawnFailed  = "spawn_failed"       // the system did not start it
+	NotRun       = "not_run"            // a daemon died while it was about to start
+	ValuesGone   = "values_gone"        // values of variables or text for stdin were held by a daemon that is gone
+	StoppedFirst = "stopped_first"      // it was stopped while it waited for its turn
+	NoSecret     = "secret_unavailable" // a secret that it asks for has no value, or is not for it any more
+	NotAllowed   = "not_allowed"        // the policy or the sandbox refused it when its turn came
 )
 
 // Stdin says what a command reads.

@@ -109,7 +109,9 @@ func (s *script) call(c *call) flow {
 		return stays(c.dirs)
 	case name.dynamic, name.src != "" && !s.guessing:
 		s.decide(c, nil, confirm("name.dynamic", "which program is started is not known before it runs"))
-		if !name.dynamic {
+		if name.dynamic {
+			s.secretsGiven(c, c.args)
+		} else {
 			defer s.guess()()
 			s.call(c)
 		}

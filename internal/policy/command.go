@@ -45,8 +45,10 @@ type Command struct {
 	Dir     string   // absolute and canonical; the target when empty
 	Env     []string // names of the variables that the call sets
 	Secrets []string // names of the secrets that the call asks for
-	Stdin   *string  // text for standard input, nil when there is none
-	Project string   // name, for rules about secrets
+	// Receivers are the programs that a secret is for, by its name; one without an entry is for every program.
+	Receivers map[string][]string
+	Stdin     *string // text for standard input, nil when there is none
+	Project   string  // name, for rules about secrets
 }
 
 // Codes of Problem.
@@ -140,8 +142,9 @@ type judge struct {
 	units    []Unit
 	recorded map[Unit]bool
 	programs map[string]Program
-	given    map[string]bool // secrets that a program gets which a rule names
-	ungiven  map[string]bool // secrets that a program would get which no rule names
+	given    map[string]bool   // secrets that a program gets which a rule names
+	ungiven  map[string]bool   // secrets that a program would get which no rule names
+	foreign  map[string]string // secrets that a program would get which they are not for, with that program
 
 	fed    bool // a shell or interpreter reads the job's standard input as its program
 	silent bool // JudgeInput: only what the standard input runs is recorded
@@ -208,7 +211,7 @@ func newJudge(c Command, w World, rules Rules) (*judge, error) {
 	}
 	return &judge{
 		world: remembered, place: place, rules: rules, cmd: c, start: dirs{list: []string{c.Dir}},
-		recorded: map[Unit]bool{}, programs: map[string]Program{}, given: map[string]bool{}, ungiven: map[string]bool{},
+		recorded: map[Unit]bool{}, programs: map[string]Program{}, given: map[string]bool{}, ungiven: map[string]bool{}, foreign: map[string]string{},
 		words: maxWords, nested: maxNested, extra: maxExtra,
 	}, nil
 }
@@ -247,6 +250,9 @@ func (j *judge) frame() {
 		}
 	}
 	for _, name := range j.cmd.Secrets {
+		if program, ok := j.foreign[name]; ok {
+			j.record(position{}, name, nil, denied("secret.program", "the secret "+name+" is not for "+program))
+		}
 		if j.ungiven[name] || !j.given[name] {
 			j.record(position{}, name, nil, confirm("secret.use", "no rule names the secret "+name+" with this program and project"))
 		}

@@ -255,7 +255,7 @@ func (r *reader) checkRule(prefix string, rule *Rule) {
 		r.fail(prefix+"decision", "want allow, confirm or deny")
 	case rule.Program == "":
 		r.fail(prefix+"program", "want the name of a program, or an absolute path")
-	case strings.Contains(rule.Program, "/") && (!strings.HasPrefix(rule.Program, "/") || path.Clean(rule.Program) != rule.Program):
+	case !ValidProgram(rule.Program):
 		r.fail(prefix+"program", "%q is neither a name nor a clean absolute path", rule.Program)
 	case rule.Dir != "" && (strings.HasPrefix(rule.Dir, "/") || path.Clean(rule.Dir) != rule.Dir || strings.HasPrefix(rule.Dir, "..")):
 		r.fail(prefix+"cwd", "%q is no clean path below the target", rule.Dir)
@@ -264,6 +264,11 @@ func (r *reader) checkRule(prefix string, rule *Rule) {
 	case rule.Project != "" && len(rule.Secrets) == 0:
 		r.fail(prefix+"project", "only a rule that gives secrets names a project")
 	}
+}
+
+// ValidProgram tells that text can name the program of a rule: by its name, or by a clean absolute path.
+func ValidProgram(text string) bool {
+	return text != "" && (!strings.Contains(text, "/") || strings.HasPrefix(text, "/") && path.Clean(text) == text)
 }
 
 func validID(id string) bool {

@@ -79,6 +79,12 @@ func (s *script) defaultDecision(c *call, words []arg, otherwise finding) findin
 // secretsGiven keeps which secrets of the call a program would get that no rule names.
 func (s *script) secretsGiven(c *call, words []arg) {
 	for _, secret := range s.cmd.Secrets {
+		if !s.receives(secret, c) {
+			s.foreign[secret] = quote(c.name())
+			if c.args[0].dynamic {
+				s.foreign[secret] = "a program that is not known before it runs"
+			}
+		}
 		named := slices.ContainsFunc(s.rules.rules, func(r Rule) bool {
 			return r.Decision == Allow && slices.Contains(r.Secrets, secret) && r.Project == s.cmd.Project && s.matchesRule(&r, c, words)
 		})
@@ -88,6 +94,14 @@ func (s *script) secretsGiven(c *call, words []arg) {
 			s.given[secret] = true
 		}
 	}
+}
+
+// receives tells that a secret is for the program of a command.
+func (s *script) receives(secret string, c *call) bool {
+	programs := s.cmd.Receivers[secret]
+	return len(programs) == 0 || slices.ContainsFunc(programs, func(program string) bool {
+		return s.matchesProgram(&Rule{Program: program, Decision: Allow}, c)
+	})
 }
 
 // matchesRule tells that a rule is about a command. A rule that allows has to match everything, one that tightens only has

@@ -415,3 +415,40 @@ func TestSecretsNeedARule(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretsHaveReceivers: RT-122, a program that a secret is not for. No rule and no lift gives it to one.
+func TestSecretsHaveReceivers(t *testing.T) {
+	rules := rulesOf(t, map[string]any{"commands": map[string]any{
+		"lift": []any{"secret.use"},
+		"rule": []any{map[string]any{"id": "any", "decision": "allow", "program": "make", "secrets": []any{"NPM"}, "project": "shop"}},
+	}})
+	for _, c := range []struct {
+		command   Command
+		receivers []string
+		denied    bool
+	}{
+		{Command{Argv: []string{"npm", "publish"}}, nil, false},
+		{Command{Argv: []string{"npm", "publish"}}, []string{"npm"}, false},
+		{Command{Argv: []string{"/usr/bin/npm", "publish"}}, []string{"gh", "/usr/bin/npm"}, false},
+		{Command{Argv: []string{"./npm", "publish"}}, []string{"npm"}, true},
+		{Command{Argv: []string{"make"}}, []string{"npm"}, true},
+		{Command{Argv: []string{"env", "A=1", "npm", "publish"}}, []string{"npm"}, false},
+		{Command{Argv: []string{"env", "make"}}, []string{"npm"}, true},
+		{Command{Shell: "npm publish && npm view"}, []string{"npm"}, false},
+		{Command{Shell: "npm publish; make"}, []string{"npm"}, true},
+		{Command{Shell: "npm publish; $X"}, []string{"npm"}, true},
+		{Command{Shell: "X=npm; $X publish"}, []string{"npm"}, true},
+		{Command{Shell: "bash -c 'npm publish; make'"}, []string{"npm", "bash"}, true},
+		{Command{Argv: []string{"python3", "x.py"}}, []string{"npm"}, true},
+	} {
+		c.command.Secrets, c.command.Receivers, c.command.Project = []string{"NPM"}, map[string][]string{"NPM": c.receivers}, "shop"
+		v, err := Judge(c.command, newShop(), rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		denied := slices.ContainsFunc(v.Units, func(u Unit) bool { return u.Rule == "secret.program" && u.Decision == Deny })
+		if denied != c.denied || denied != (v.Decision == Deny) {
+			t.Errorf("%q %q for %q: denied %v, want %v\n%s", c.command.Argv, c.command.Shell, c.receivers, denied, c.denied, show(v))
+		}
+	}
+}

@@ -27,6 +27,7 @@ func ShippedRules() []Shipped {
 		{"file.secret", Deny, "reads or writes a file of the list of secrets"},
 		{"file.denied", Deny, "a file that may not be written, or that a rule of the user or project denies"},
 		{"file.read_only", Deny, "writes a file that a rule makes read-only"},
+		{"secret.program", Deny, "gives a secret to a program that it is not for"},
 		{"file.confirm", Confirm, "writes a file that makes other tools act"},
 		{"file.confirm_write", Confirm, "writes a file that a rule wants a yes for"},
 		{"name.dynamic", Confirm, "which program is started is not known before it runs"},
@@ -74,7 +75,7 @@ func shipped(id string) bool {
 // liftable tells that the user may lift a rule. What no rule matches stays confirm, a broken policy is repaired, files are
 // taken out of their lists one by one, and what is allowed needs no lifting.
 func liftable(id string) bool {
-	if id == "default" || id == "policy.broken" || strings.HasPrefix(id, "file.") {
+	if id == "default" || id == "policy.broken" || id == "secret.program" || strings.HasPrefix(id, "file.") {
 		return false
 	}
 	return slices.ContainsFunc(ShippedRules(), func(s Shipped) bool { return s.ID == id && s.Decision != Allow })

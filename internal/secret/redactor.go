@@ -37,10 +37,7 @@ func (r *Redactor) Add(name, value string) {
 	if r.markers == nil {
 		r.markers = map[string]string{}
 	}
-	marker := catalog.Redacted
-	if name != "" {
-		marker = "[redacted:" + name + "]"
-	}
+	marker := Marker(name)
 	before := len(r.markers)
 	for _, form := range forms(value) {
 		if _, known := r.markers[form]; !known && len(form) >= minValue {
@@ -65,12 +62,19 @@ func (r *Redactor) Add(name, value string) {
 	r.replacer = strings.NewReplacer(pairs...)
 }
 
+// Marker is what stands in place of a value with this name; "" has none.
+func Marker(name string) string {
+	if name == "" {
+		return catalog.Redacted
+	}
+	return "[redacted:" + name + "]"
+}
+
 // forms are the encodings in which a value turns up in logs and errors.
 func forms(v string) []string {
-	all := []string{
-		v, url.QueryEscape(v), url.PathEscape(v), hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v))),
-		base64.StdEncoding.EncodeToString([]byte(v)), base64.RawStdEncoding.EncodeToString([]byte(v)),
-		base64.URLEncoding.EncodeToString([]byte(v)), base64.RawURLEncoding.EncodeToString([]byte(v)),
+	all := []string{v, url.QueryEscape(v), url.PathEscape(v), hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v)))}
+	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		all = append(all, base64Forms(e, v)...)
 	}
 	if quoted, err := json.Marshal(v); err == nil {
 		all = append(all, strings.Trim(string(quoted), `"`))
@@ -79,6 +83,38 @@ func forms(v string) []string {
 		all = append(all, line)
 		for line := range strings.Lines(v) {
 			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+const (
+	// minBase64 is the shortest part of an encoded value that is looked for: it stands for six bytes.
+	minBase64 = 8
+	// base64Line is where base64(1) ends its lines.
+	base64Line = 76
+)
+
+// base64Forms are a value alone, with the line end that echo adds, in lines, and as a part of a longer text: then the groups
+// of characters that it fills, which are others with one or two bytes before it.
+func base64Forms(e *base64.Encoding, v string) (all []string) {
+	for _, whole := range []string{v, v + "\n"} {
+		form := e.EncodeToString([]byte(whole))
+		all = append(all, form, strings.TrimRight(form, "="))
+		if len(form) > base64Line {
+			for line := range slices.Chunk([]byte(form), base64Line) {
+				all = append(all, string(line))
+			}
+		}
+	}
+	for before := range 3 {
+		text := strings.Repeat(" ", before) + v
+		inner := e.EncodeToString([]byte(text[:len(text)/3*3]))
+		if before > 0 {
+			inner = inner[min(4, len(inner)):] // what is before has its part in the first group
+		}
+		if len(inner) >= minBase64 {
+			all = append(all, inner)
 		}
 	}
 	return all

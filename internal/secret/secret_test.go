@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -331,6 +332,25 @@ func TestRedactorForms(t *testing.T) {
 	} {
 		if got := r.Values("<" + form + ">"); got != "<[redacted:PW]>" {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+	// Without an end of its own, and in lines as base64(1) prints it: only what surrounds it is left of the groups at both ends.
+	long := strings.Repeat(value, 8)
+	r.Add("PEM", long)
+	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		if got := r.Values(e.EncodeToString([]byte(value + "\n"))); got != "[redacted:PW]" {
+			t.Errorf("as echo prints it: %s", got)
+		}
+		for before := range 4 {
+			whole := e.EncodeToString([]byte("user"[:before] + value + ":"))
+			got := r.Values(whole)
+			if len(got)-len("[redacted:PW]") > 8 || !strings.Contains(got, "[redacted:PW]") {
+				t.Errorf("with %d bytes before it: %s of %s", before, got, whole)
+			}
+		}
+		lines := slices.Collect(slices.Chunk([]byte(e.EncodeToString([]byte(long))), 76))
+		if got := r.Values(string(bytes.Join(lines, []byte("\n")))); strings.Trim(got, "\n") != strings.TrimSuffix(strings.Repeat("[redacted:PEM]\n", len(lines)), "\n") {
+			t.Errorf("in %d lines: %s", len(lines), got)
 		}
 	}
 	r.Add("SHORT", "12345")

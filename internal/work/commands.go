@@ -138,8 +138,8 @@ func (in Run) check() error {
 		return operation.Refuse(operation.LimitExceeded, "name has at most %d bytes", maxLabel).With("limit", maxLabel)
 	case len(in.Env) > maxVariables:
 		return operation.Refuse(operation.LimitExceeded, "env has at most %d variables", maxVariables).With("limit", maxVariables)
-	case len(in.Secrets) > 0:
-		return operation.Refuse("SECRET_UNKNOWN", "no secret %.64q may be given to commands", in.Secrets[0])
+	case len(in.Secrets) > maxSecrets:
+		return operation.Refuse(operation.LimitExceeded, "secrets has at most %d names", maxSecrets).With("limit", maxSecrets)
 	}
 	for name, value := range in.Env {
 		if !variable().MatchString(name) || strings.ContainsRune(value, 0) {
@@ -187,7 +187,7 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 		JobRef: operation.JobRef{ID: s.cfg.IDs.New(id.Job), Attempt: 1}, By: t.op.Name, Project: x.Project.ID, Session: x.Session.ID, Label: in.Label,
 		State: operation.JobReserved, Reserved: s.cfg.Now(),
 		Command: operation.JobCommand{
-			Argv: in.Argv, Shell: in.Shell, Env: slices.Sorted(maps.Keys(in.Env)), Stdin: operation.StdinNone, Level: in.Sandbox,
+			Argv: in.Argv, Shell: in.Shell, Env: slices.Sorted(maps.Keys(in.Env)), Secrets: slices.Compact(slices.Sorted(slices.Values(in.Secrets))), Stdin: operation.StdinNone, Level: in.Sandbox,
 			Timeout: time.Duration(in.Timeout) * time.Second,
 		},
 	}
@@ -210,11 +210,19 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 	if c.Command, err = s.resolved(x, j, in.Env, in.Text); err != nil {
 		return command{}, err
 	}
+	secrets, err := s.granted(ctx, x.Project, j.Command.Secrets)
+	if err != nil {
+		return command{}, err
+	}
+	c.Receivers = receivers(secrets)
 	if c.ruling, err = s.cfg.Gate.Judge(ctx, c.Command); err != nil {
 		return command{}, err
 	}
 	if c.ruling.Decision == policy.Deny {
 		return command{}, forbidden(c.ruling)
+	}
+	if err := s.ready(ctx, secrets, in.Env); err != nil {
+		return command{}, err
 	}
 	j.Frozen, j.Contained = c.ruling.Frozen.Digest(), c.ruling.Sandbox.Contained()
 	if j.Sandbox, err = json.Marshal(c.ruling.Sandbox); err != nil {
@@ -305,6 +313,9 @@ func (r Ruling) question(kind approval.Kind, c Command) *Question {
 	q.Display += "in " + c.Dir + ", sandbox " + r.Sandbox.Applied + "\n"
 	if len(c.Env) > 0 {
 		q.Display += "with " + strings.Join(c.Env, ", ") + "\n"
+	}
+	if len(c.Secrets) > 0 {
+		q.Display += "given the secrets " + strings.Join(c.Secrets, ", ") + "\n"
 	}
 	if c.Stdin != nil {
 		q.Display += "reading:\n" + *c.Stdin

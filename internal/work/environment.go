@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpx/internal/approval"
+	"mcpx/internal/catalog"
 	"mcpx/internal/operation"
 	"mcpx/internal/process"
 	"mcpx/internal/session"
@@ -27,13 +28,6 @@ type EnvironmentInfo struct {
 	Session  string   `json:"remote_session_id,omitempty" jsonschema:"the session; its project is looked at, too"`
 	Sections []string `json:"sections,omitempty" jsonschema:"only these: os, hardware, shells, toolchains, sandbox, limits, secrets, git; all without it"`
 	Compare  string   `json:"compare_to,omitempty" jsonschema:"snapshot_id of an earlier answer: changes tells what is another now"`
-}
-
-// SecretName is a secret that commands of a project may get, by the name that they ask for.
-type SecretName struct {
-	Name  string
-	Ready bool
-	Why   string // it is not ready
 }
 
 // survey measures facts, each by trying.
@@ -397,24 +391,22 @@ func (v *survey) limits(context.Context) {
 	}
 }
 
-// secrets tells which names commands may ask for. No value is looked at.
+// secrets tells which names commands may ask for, and whether there is a value.
 func (v *survey) secrets(ctx context.Context) {
-	if v.s.cfg.Secrets == nil {
-		return
-	}
 	project := ""
 	if v.at != nil {
 		project = v.at.Project.ID
 	}
-	all, err := v.s.cfg.Secrets(ctx, project)
+	all, err := v.s.secretsOf(ctx, project)
 	if err != nil {
 		v.found("secrets", "names", nil, err)
 		return
 	}
 	for _, one := range all {
-		v.tell("secrets", one.Name, map[string]any{"ready": one.Ready})
-		if !one.Ready {
-			v.because("secrets."+one.Name+".ready", one.Why)
+		ready := one.Readiness == catalog.ReadinessReady
+		v.tell("secrets", one.Name, map[string]any{"ready": ready, "variable": one.Variable})
+		if !ready {
+			v.because("secrets."+one.Name+".ready", "it is "+string(one.Readiness))
 		}
 	}
 }

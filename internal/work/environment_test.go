@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 )
@@ -34,7 +35,8 @@ func TestRT143EnvironmentInfo(t *testing.T) {
 		}
 	}
 	version := "v24.1.0"
-	secrets := []SecretName{{Name: "registry", Ready: true}}
+	secrets := &purse{values: map[string]string{"registry": "canary-registry", "deploy": "canary-deploy"}}
+	s.grant(t, catalog.Credential{Name: "registry", Commands: catalog.Grant{Projects: []string{"proj_shop"}, Variable: "REGISTRY"}})
 	s.with = func(c *Config) {
 		c.Environ = []string{"PATH=" + bin + ":" + inside, "TOKEN=canary-5512"}
 		c.Redact = func(text string) string { return strings.ReplaceAll(text, "canary-5512", "[redacted]") }
@@ -48,12 +50,7 @@ func TestRT143EnvironmentInfo(t *testing.T) {
 			t.Errorf("%v was run", argv)
 			return nil, nil
 		}
-		c.Secrets = func(_ context.Context, project string) ([]SecretName, error) {
-			if project != "proj_shop" && project != "" {
-				t.Errorf("secrets of %q", project)
-			}
-			return secrets, nil
-		}
+		c.Secrets = secrets
 	}
 	s.start(t, s.db)
 	a := s.do(t, "environment_info", `"activity":{}`)
@@ -90,7 +87,9 @@ func TestRT143EnvironmentInfo(t *testing.T) {
 	if same.Snapshot != got.Snapshot || len(same.Changes) != 0 {
 		t.Errorf("nothing has changed: %+v", same.Changes)
 	}
-	version, secrets = "v25.0.0", []SecretName{{Name: "registry", Why: "the keyring is locked"}, {Name: "deploy", Ready: true}}
+	version = "v25.0.0"
+	delete(secrets.values, "registry")
+	s.grant(t, catalog.Credential{Name: "deploy", Commands: catalog.Grant{Projects: []string{"proj_shop"}, Variable: "DEPLOY"}})
 	if err := os.Remove(filepath.Join(bin, "ruby")); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +99,7 @@ func TestRT143EnvironmentInfo(t *testing.T) {
 		severities[c.Path] = c.Severity
 	}
 	want := map[string]string{
-		"toolchains.node.version": "warning", "toolchains.ruby.path": "blocker", "secrets.registry.ready": "blocker", "secrets.deploy.ready": "notice",
+		"toolchains.node.version": "warning", "toolchains.ruby.path": "blocker", "secrets.registry.ready": "blocker", "secrets.deploy.ready": "notice", "secrets.deploy.variable": "notice",
 	}
 	for path, severity := range want {
 		if severities[path] != severity {

@@ -135,6 +135,11 @@ func (q *jobs) requeue(ctx context.Context, l *live) (*live, operation.Job, erro
 	if l.command.Command, err = q.s.resolved(x, j, nil, nil); err != nil {
 		return fail(operation.NotAllowed, err)
 	}
+	secrets, err := q.s.granted(ctx, x.Project, j.Command.Secrets)
+	if err != nil {
+		return fail(operation.NoSecret, err)
+	}
+	l.command.Receivers = receivers(secrets)
 	l.command.job, l.runs = j, false
 	if err := q.write(ctx, l, j, event.JobQueued, "a command waits for its turn"); err != nil {
 		return nil, j, err

@@ -208,13 +208,17 @@ func (q *jobs) launch(ctx context.Context, l *live) (operation.JobEvidence, erro
 		}
 		c.ruling = r
 	}
+	values, err := q.lend(ctx, l, &c.Command)
+	if err != nil {
+		return q.notRun(ctx, l.get().JobRef, operation.NoSecret, err)
+	}
 	launch, err := q.s.cfg.Gate.Contain(ctx, c.Command, c.ruling)
 	if err != nil {
 		return q.notRun(ctx, l.get().JobRef, operation.NotAllowed, err)
 	}
 	return q.s.cfg.Runner.Start(ctx, operation.StartJob{
 		JobRef: l.get().JobRef, File: launch.File, Argv: launch.Argv, Env: launch.Env, Dir: c.Dir, Stdin: c.job.Command.Stdin, Text: c.text,
-		Timeout: c.job.Command.Timeout,
+		Timeout: c.job.Command.Timeout, Secrets: values,
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/secret"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
@@ -232,7 +233,7 @@ func (s *Service) streamOf(ctx context.Context, j operation.Job, stream operatio
 		at.Offset = -int64(most)
 	}
 	for ; ; at.Max = at.Max * 3 / 4 {
-		w, err := s.window(ctx, at, j.State.Final())
+		w, err := s.window(ctx, j, at)
 		if err != nil {
 			return nil, err
 		}
@@ -251,7 +252,7 @@ func (s *Service) streamOf(ctx context.Context, j operation.Job, stream operatio
 
 // window reads a part of a stream. It begins and ends between characters, and no value that must not be shown lies across
 // its borders.
-func (s *Service) window(ctx context.Context, at operation.OutputAt, ended bool) (*streamShown, error) {
+func (s *Service) window(ctx context.Context, j operation.Job, at operation.OutputAt) (*streamShown, error) {
 	zero := at
 	zero.Max = 0
 	o, err := s.cfg.Runner.Output(ctx, zero)
@@ -272,18 +273,26 @@ func (s *Service) window(ctx context.Context, at operation.OutputAt, ended bool)
 		from++
 	}
 	to = max(s.border(got.Data, to, -1), from)
-	if whole := to == len(got.Data) && ended; !whole {
+	if whole := to == len(got.Data) && j.State.Final(); !whole {
 		to = from + characters(got.Data[from:to])
 	}
 	out := &streamShown{Offset: got.Offset + int64(from), Next: got.Offset + int64(to), Bytes: got.Size, Dropped: got.Dropped}
 	part := got.Data[from:to]
 	if utf8.Valid(part) {
 		out.Text = s.cfg.Redact(string(part))
-		out.Redactions = strings.Count(out.Text, redactedMark) - strings.Count(string(part), redactedMark)
+		out.Redactions = strings.Count(out.Text, redactedMark) - strings.Count(string(part), redactedMark) + redactedBefore(j, string(part))
 	} else {
 		out.Base64 = base64.StdEncoding.EncodeToString([]byte(s.cfg.Redact(string(part))))
 	}
 	return out, nil
+}
+
+// redactedBefore counts the secrets of a job that its supervisor has taken out of a part of the output.
+func redactedBefore(j operation.Job, part string) (n int) {
+	for _, name := range j.Command.Secrets {
+		n += strings.Count(part, secret.Marker(name))
+	}
+	return n
 }
 
 // redactedMark begins what stands in place of a value.

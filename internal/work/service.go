@@ -44,12 +44,11 @@ type Config struct {
 
 	// Try runs a program of the system for what it prints; nil: environment_info runs none.
 	Try func(ctx context.Context, argv []string) ([]byte, error)
-	// Secrets are those that commands of a project may get, or of any project; nil: there are none.
-	Secrets func(ctx context.Context, project string) ([]SecretName, error)
 
 	Gate    Gate             // nil: no command is started
 	Runner  operation.Runner // nil: no command is started
 	Environ []string         // our own environment; commands get the allowed part of it
+	Secrets Secrets          // nil: no command is given a secret
 	Jobs    int              // that run at once, for each principal and each project; 0 is operation.UsualJobs
 
 	Upstream Upstream // nil: no tool of another server is called

@@ -21,7 +21,8 @@ var credentialCases = map[string]func(*testing.T, Pair){
 func credential(name string) catalog.Credential {
 	return catalog.Credential{
 		Name: name, Ref: "file:/ü<&>#K", Account: "ada", Readiness: catalog.ReadinessLocked,
-		Expires: uneven.Add(time.Hour), CheckedAt: uneven, Created: uneven.Add(-time.Hour), Updated: uneven,
+		Commands: catalog.Grant{Projects: []string{"proj_1", "proj_2"}, Programs: []string{"gh"}, Variable: "TOKEN"},
+		Expires:  uneven.Add(time.Hour), CheckedAt: uneven, Created: uneven.Add(-time.Hour), Updated: uneven,
 	}
 }
 
