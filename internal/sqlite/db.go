@@ -18,7 +18,6 @@ import (
 
 	_ "modernc.org/sqlite" // the driver registers itself under the name "sqlite"
 
-	"mcpx/internal/crash"
 	"mcpx/internal/fault"
 	"mcpx/internal/store"
 )
@@ -50,6 +49,7 @@ type DB struct {
 	store.Bell
 	path    string
 	writer  *lanes
+	turns   turns // of the writer
 	readers *lanes
 }
 
@@ -124,6 +124,7 @@ func pool(path string, readOnly bool) (*sql.DB, error) {
 		pragmas = append(pragmas, "query_only(1)")
 	} else {
 		q.Set("_txlock", "immediate")
+		pragmas = append(pragmas, "temp_store(MEMORY)") // savepoints keep pages, which need no file
 	}
 	q["_pragma"] = pragmas
 	return sql.Open("sqlite", dsn(path, q))
@@ -161,47 +162,21 @@ func createPrivate(path string) error {
 
 // View runs fn on one snapshot.
 func (db *DB) View(ctx context.Context, fn func(store.Reader) error) error {
-	return db.run(ctx, db.readers, func(t *tx) error { return fn(t) })
+	l, err := db.readers.take(ctx)
+	if err != nil {
+		return describe(err, db.path)
+	}
+	if err := l.exec(db.readers.begin); err != nil {
+		db.readers.give(l, false)
+		return describe(err, db.path)
+	}
+	defer func() { db.readers.give(l, l.exec("ROLLBACK") == nil) }()
+	return fn(&tx{lane: l, path: db.path})
 }
 
 // Change runs fn as the only writer.
 func (db *DB) Change(ctx context.Context, fn func(store.Tx) error) error {
-	err := db.run(ctx, db.writer, func(t *tx) error { return fn(t) })
-	if err == nil {
-		db.Ring()
-	}
-	return err
-}
-
-// run waits for a connection as long as ctx allows. From then on nothing is interrupted: a cancelled statement rolls
-// the transaction back behind fn and can poison the connection (TestExercise, case cancelled).
-func (db *DB) run(ctx context.Context, p *lanes, fn func(*tx) error) (err error) {
-	l, err := p.take(ctx)
-	if err != nil {
-		return describe(err, db.path)
-	}
-	if err := l.exec(p.begin); err != nil {
-		p.give(l, false)
-		return describe(err, db.path)
-	}
-	done := false
-	defer func() { // after an error or a panic of fn this undoes everything
-		p.give(l, done || l.exec("ROLLBACK") == nil)
-	}()
-	if err := fn(&tx{lane: l, path: db.path}); err != nil {
-		return err
-	}
-	if p == db.writer {
-		crash.Point("sqlite.before-commit")
-	}
-	if err := l.exec("COMMIT"); err != nil {
-		return describe(err, db.path)
-	}
-	done = true
-	if p == db.writer {
-		crash.Point("sqlite.after-commit")
-	}
-	return nil
+	return db.change(ctx, func(t *tx) error { return fn(t) })
 }
 
 // Close ends all connections; the last one moves the WAL into the file.

@@ -58,7 +58,7 @@ func TestFailedTransaction(t *testing.T) {
 					err = fmt.Errorf("panic: %v", p)
 				}
 			}()
-			return db.run(t.Context(), db.writer, func(tx *tx) error {
+			return db.change(t.Context(), func(tx *tx) error {
 				if _, err := tx.RaiseEpoch(t.Context()); err != nil {
 					t.Error(err)
 				}

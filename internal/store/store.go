@@ -22,7 +22,8 @@ type DB interface {
 	// View runs fn on one snapshot: all reads of one call agree with each other.
 	View(ctx context.Context, fn func(Reader) error) error
 	// Change runs fn as the only writer and commits what it did, durably, before it returns nil. An error or a panic
-	// of fn undoes everything. ctx bounds the wait for the turn; once fn runs it is not interrupted.
+	// of fn undoes what it did. ctx bounds the wait for the turn; once fn runs it is not interrupted. Changes that wait at
+	// the same time may share a commit: fn never waits for another Change, nor for a lock that is held over one.
 	Change(ctx context.Context, fn func(Tx) error) error
 	// Changed is closed at the next Change that commits. Whoever takes it before reading misses nothing.
 	Changed() <-chan struct{}
