@@ -132,6 +132,9 @@ func TestTogetherOneFails(t *testing.T) {
 	no := errors.New("no")
 	full := fault.New(fault.Unavailable, "store-full").Saying("no space left")
 	undone := func(tx *tx) error { return tx.exec(t.Context(), "ROLLBACK") } // as SQLite does when the disk is full
+	db := mustOpen(t, filepath.Join(t.TempDir(), "mcpx.db"))
+	var rows []string
+	tried := 0
 	for name, tc := range map[string]struct {
 		breaks func(*tx) error
 		want   string // its error
@@ -147,12 +150,12 @@ func TestTogetherOneFails(t *testing.T) {
 	} {
 		for place, order := range [][]int{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}} {
 			t.Run(fmt.Sprint(name, " at ", place), func(t *testing.T) {
-				db := mustOpen(t, filepath.Join(t.TempDir(), "mcpx.db"))
 				var all []func(*tx) error
-				var want, rows []string
+				var want []string
 				for i, breaks := range order {
-					keep := note(fmt.Sprint("kept", i))
-					fn, err := keep, tc.others
+					row := fmt.Sprintf("row%03d", tried)
+					tried++
+					fn, err := note(row), tc.others
 					switch {
 					case breaks == 1:
 						fn, err = func(tx *tx) error { return errors.Join(note("lost")(tx), tc.breaks(tx)) }, tc.want
@@ -160,7 +163,7 @@ func TestTogetherOneFails(t *testing.T) {
 						err = ""
 					}
 					if err == "" {
-						rows = append(rows, fmt.Sprint("kept", i))
+						rows = append(rows, row)
 					}
 					all, want = append(all, fn), append(want, err)
 				}
@@ -174,7 +177,10 @@ func TestTogetherOneFails(t *testing.T) {
 				if d := cmp.Diff(rows, notes(t, db)); d != "" {
 					t.Errorf("rows (-want +got):\n%s", d)
 				}
-				if err := db.change(t.Context(), note("later")); err != nil {
+				if err := db.change(t.Context(), func(tx *tx) error {
+					_, err := tx.RaiseEpoch(t.Context())
+					return err
+				}); err != nil {
 					t.Errorf("the next change: %v", err)
 				}
 			})

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver registers itself under the name "sqlite"
+	driver "modernc.org/sqlite"
 
 	"mcpx/internal/fault"
 	"mcpx/internal/store"
@@ -32,6 +32,10 @@ const (
 
 	// journalLimit keeps a WAL that a long reader made large from staying large.
 	journalLimit = 64 << 20
+
+	// checkpointAfter is how many pages the WAL has before they are moved into the file. An operation writes some 17 pages,
+	// most of them the same ones again: the longer this waits, the fewer are moved.
+	checkpointAfter = 4000
 
 	// maxReaders bounds the reading connections: reads are short, and each connection has its own page cache.
 	maxReaders = 4
@@ -66,6 +70,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 }
 
 func open(ctx context.Context, c Config, steps []migration) (*DB, error) {
+	_, _ = driver.Fdatasync(true) // as durable as fsync, and without a write for the times of the file; where there is none fsync stays
 	if !filepath.IsAbs(c.Path) {
 		return nil, fmt.Errorf("sqlite: Config.Path is %q, want an absolute path", c.Path)
 	}
@@ -115,6 +120,7 @@ func pool(path string, readOnly bool) (*sql.DB, error) {
 		"synchronous(FULL)",
 		"foreign_keys(1)",
 		fmt.Sprintf("journal_size_limit(%d)", journalLimit),
+		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointAfter),
 	}
 	if runtime.GOOS == "darwin" { // fsync does not reach the platter there
 		pragmas = append(pragmas, "fullfsync(1)", "checkpoint_fullfsync(1)")

@@ -144,6 +144,8 @@ func TestPragmas(t *testing.T) {
 		{db.writer.pool, "foreign_keys", "1"},
 		{db.writer.pool, "busy_timeout", "5000"},
 		{db.writer.pool, "journal_size_limit", fmt.Sprint(journalLimit)},
+		{db.writer.pool, "wal_autocheckpoint", fmt.Sprint(checkpointAfter)},
+		{db.writer.pool, "temp_store", "2"}, // MEMORY
 		{db.writer.pool, "application_id", fmt.Sprint(applicationID)},
 		{db.writer.pool, "query_only", "0"},
 		{db.readers.pool, "query_only", "1"},

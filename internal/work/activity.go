@@ -3,6 +3,8 @@ package work
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"time"
 
 	"mcpx/internal/key"
 	"mcpx/internal/session"
@@ -19,7 +21,7 @@ type Claims struct {
 func (s *Service) note(ctx context.Context, t *turn) (warnings []string) {
 	said, warnings := session.ReadActivity(session.ActivityRequest{Raw: t.args["activity"], Redact: s.cfg.Redact})
 	ref := t.text("remote_session_id")
-	if ref == "" {
+	if ref == "" || len(said) == 0 && s.used.lately(ref, s.cfg.Now()) {
 		return warnings
 	}
 	read := func(r store.Reader) (one session.Session, changed bool, err error) {
@@ -31,12 +33,17 @@ func (s *Service) note(ctx context.Context, t *turn) (warnings []string) {
 		one, spoke := session.Say(one, said)
 		return one, used || spoke || len(said) > 0, nil
 	}
+	var one session.Session
 	var needed bool
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		_, needed, err = read(r)
+		one, needed, err = read(r)
 		return err
 	})
-	if err != nil || !needed {
+	if err != nil {
+		return warnings
+	}
+	if !needed {
+		s.used.note(ref, one.Used)
 		return warnings
 	}
 	err = s.cfg.DB.Change(ctx, func(tx store.Tx) error {
@@ -62,4 +69,31 @@ func (s *Service) note(ctx context.Context, t *turn) (warnings []string) {
 		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "an activity was not stored", slog.Any(key.Cause, err))
 	}
 	return warnings
+}
+
+// maxUsed bounds the sessions of which is remembered when they were used.
+const maxUsed = 1000
+
+// used remembers when the last use of a session was written down, so that the calls after it need not look.
+type used struct {
+	mu  sync.Mutex // guards all
+	all map[string]time.Time
+}
+
+func (u *used) note(session string, at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all == nil || len(u.all) >= maxUsed {
+		u.all = map[string]time.Time{} // forgetting only costs a look
+	}
+	u.all[session] = at
+}
+
+// lately tells that a use at this time has not to be written down.
+func (u *used) lately(id string, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at, ok := u.all[id]
+	_, needed := session.Touch(session.Session{Used: at}, now)
+	return ok && !needed
 }

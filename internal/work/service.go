@@ -63,6 +63,7 @@ type Service struct {
 	since time.Time // start of this daemon
 	jobs  *jobs
 	seen  seen
+	used  used
 
 	quit    chan struct{}  // closed when the daemon stops: what goes on by itself is left alone
 	running sync.WaitGroup // what follows jobs
