@@ -116,7 +116,7 @@ func (g *commandGate) judge(ctx context.Context, c work.Command, decide func(pol
 	if err != nil {
 		return work.Ruling{}, err
 	}
-	v, err := decide(c.Command, w, g.rules(c.Target))
+	v, err := decide(c.Command, w, g.rules(c.Root))
 	if err != nil {
 		return work.Ruling{}, judged(err)
 	}
@@ -345,7 +345,7 @@ func Explain(ctx context.Context, in ExplainCommand) (Explained, error) {
 		},
 	}
 	c := work.Command{
-		Command: policy.Command{Argv: in.Argv, Shell: in.Shell, Dir: dir, Project: filepath.Base(root)}, Target: root, Level: in.Level,
+		Command: policy.Command{Argv: in.Argv, Shell: in.Shell, Dir: dir, Project: filepath.Base(root)}, Target: root, Root: root, Level: in.Level,
 		Temp: filepath.Join(os.TempDir(), "mcpx-explain"), Environ: process.Environ(in.Environ, nil),
 	}
 	ruling, err := g.Judge(ctx, c)

@@ -54,7 +54,7 @@ func (y *yard) shell(t *testing.T, text string) work.Command {
 		t.Skip("skipped by name: no bash")
 	}
 	return work.Command{
-		Command: policy.Command{Shell: text, Project: "shop"}, Target: y.root, Temp: y.temp, Program: bash,
+		Command: policy.Command{Shell: text, Project: "shop"}, Target: y.root, Root: y.root, Temp: y.temp, Program: bash,
 		Args: []string{"bash", "--noprofile", "--norc", "-c", text}, Environ: process.Environ([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + y.home}, []string{"TMPDIR=" + y.temp}),
 	}
 }

@@ -44,6 +44,9 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	if !d.settings.Commands {
 		off = append(off, work.SetCommands)
 	}
+	if !d.settings.Workspaces {
+		off = append(off, work.SetWork)
+	}
 	if !d.settings.Extensions {
 		off = append(off, work.SetExtensions)
 	}

@@ -27,6 +27,7 @@ type Settings struct {
 	AllowedHosts    []string      // more values of Host and of the host of Origin that the listener answers to
 	OrphanTTL       time.Duration // how long a supervised server lives on without a daemon; negative: for ever
 	Watch           bool          // the files of agents are watched
+	Workspaces      bool          // agents at /mcp can work in copies of projects
 	Extensions      bool          // the tools of other servers can be called at /mcp
 	Environment     bool          // agents may ask for facts of the machine, and register artifacts
 	Sandbox         string        // mechanism that keeps commands in
@@ -135,6 +136,15 @@ var Registry = []Setting{
 			return err
 		},
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Commands)} },
+	},
+	{
+		Key: "runtime.work", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-work.txtar",
+		Text: "Whether agents at `/mcp` can work in workspaces: copies of a project of their own, whose changes come back all at once. Workspaces that exist are kept when it is turned off.",
+		set: func(s *Settings, v []string) (err error) {
+			s.Workspaces, err = trueOrFalse(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Workspaces)} },
 	},
 	{
 		Key: "runtime.extensions", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-extensions.txtar",

@@ -39,6 +39,7 @@ const (
 	RefSession    Ref = "session" // a remote one
 	RefTask       Ref = "task"    // key of a task of a work plan
 	RefToken      Ref = "token"
+	RefWorkspace  Ref = "workspace"
 )
 
 // Draft is an event before it has its place in the log.

@@ -81,6 +81,15 @@ const (
 	JobStopped Kind = "job.stopped"
 	JobEnded   Kind = "job.ended"
 
+	WorkspaceOpened      Kind = "workspace.opened"
+	WorkspaceIntegrated  Kind = "workspace.integrated"
+	WorkspaceSuspended   Kind = "workspace.suspended"
+	WorkspaceResumed     Kind = "workspace.resumed"
+	WorkspaceScoped      Kind = "workspace.scoped"
+	WorkspaceDisputed    Kind = "workspace.disputed"
+	WorkspaceQuarantined Kind = "workspace.quarantined"
+	WorkspaceRetired     Kind = "workspace.retired"
+
 	ProjectAdded   Kind = "project.added"
 	ProjectRemoved Kind = "project.removed"
 	ProjectMoved   Kind = "project.moved"
@@ -192,6 +201,15 @@ var Kinds = map[Kind]string{
 	JobStopped: "Somebody wants a command to end.",
 	JobEnded:   "A command ended, could not be started, or is lost; the body says how.",
 
+	WorkspaceOpened:      "A workspace was made, and its copy is complete.",
+	WorkspaceIntegrated:  "The changes of a workspace were applied to its project.",
+	WorkspaceSuspended:   "A workspace was put aside; its scope is free.",
+	WorkspaceResumed:     "A workspace goes on.",
+	WorkspaceScoped:      "What a workspace may change was changed.",
+	WorkspaceDisputed:    "An integration met changes of somebody else; resolve_operation decides.",
+	WorkspaceQuarantined: "A directory that nobody vouches for was put aside, as it was.",
+	WorkspaceRetired:     "A workspace was removed; what was only in it is kept.",
+
 	ProjectAdded:   "A directory was registered as a project.",
 	ProjectRemoved: "A project was unregistered; its records stay.",
 	ProjectMoved:   "Another directory, or none, is at the path of a project; nothing in it is changed until a person rebinds it.",
@@ -225,5 +243,5 @@ var Kinds = map[Kind]string{
 // allRefs are the refs that Check accepts.
 var allRefs = []Ref{
 	RefAgent, RefApproval, RefCandidate, RefCredential, RefJob, RefOperation, RefPath, RefPlan, RefProject, RefReceipt, RefServer,
-	RefSession, RefTask, RefToken,
+	RefSession, RefTask, RefToken, RefWorkspace,
 }

@@ -17,18 +17,20 @@ type Prefix string
 
 // The prefixes in use.
 const (
-	Approval  Prefix = "apr"
-	Receipt   Prefix = "rcp"
-	Server    Prefix = "srv"
-	Shim      Prefix = "shim"
-	Token     Prefix = "tok"
-	Operation Prefix = "op"
-	Project   Prefix = "proj"
-	Session   Prefix = "rs" // a remote one
-	Handoff   Prefix = "ho"
-	WorkPlan  Prefix = "wp"
-	Job       Prefix = "job"
-	Artifact  Prefix = "art"
+	Approval    Prefix = "apr"
+	Receipt     Prefix = "rcp"
+	Server      Prefix = "srv"
+	Shim        Prefix = "shim"
+	Token       Prefix = "tok"
+	Operation   Prefix = "op"
+	Project     Prefix = "proj"
+	Session     Prefix = "rs" // a remote one
+	Handoff     Prefix = "ho"
+	WorkPlan    Prefix = "wp"
+	Job         Prefix = "job"
+	Artifact    Prefix = "art"
+	Workspace   Prefix = "ws"
+	Integration Prefix = "int"
 )
 
 // Source makes ids. Time and randomness come in as values, so tests get the ids they expect.

@@ -90,6 +90,7 @@ type Job struct {
 	By        Name            `json:"operation"` // that started it; its namespace is the principal
 	Project   string          `json:"project_id"`
 	Session   string          `json:"remote_session_id,omitempty"`
+	Workspace string          `json:"workspace_id,omitempty"` // in which it runs; "" the project itself
 	Label     string          `json:"name,omitempty"`
 	Command   JobCommand      `json:"command"`
 	Frozen    string          `json:"frozen"`            // digest of what was decided about

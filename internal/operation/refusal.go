@@ -98,6 +98,7 @@ type Answer struct {
 	OK        bool            `json:"ok"`
 	Status    Outcome         `json:"status"`
 	Operation *Standing       `json:"operation,omitempty"`
+	Handle    string          `json:"handle,omitempty"` // of the workspace, as it is now
 	Data      json.RawMessage `json:"data,omitempty"`
 	Waiting   *Waiting        `json:"waiting,omitempty"`
 	Warnings  []string        `json:"warnings,omitempty"`

@@ -15,6 +15,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/operation"
 	"mcpx/internal/session"
+	"mcpx/internal/workspace"
 )
 
 // DB is the transaction port. Its errors are *fault.Error.
@@ -46,6 +47,7 @@ type Reader interface {
 	operation.ResultReader
 	operation.JobReader
 	session.Reader
+	workspace.Reader
 	SessionReader
 	MetaReader
 }
@@ -65,6 +67,7 @@ type Tx interface {
 	operation.ResultStore
 	operation.JobStore
 	session.Store
+	workspace.Store
 	Sessions
 	Meta
 }

@@ -15,6 +15,8 @@ const (
 	txnDir        = "txn"        // staged bytes, one directory for each batch
 	trashDir      = "trash"      // displaced bytes, the same
 	quarantineDir = "quarantine" // what nobody understands, and removed files where the volume has no trash
+	packetsDir    = "workspaces" // working copies with their BASE
+	snapshotsDir  = "snapshots"  // kept copies of them
 )
 
 // Area is the runtime's own directory on the mount of a root, so that files can be exchanged with it.
@@ -44,7 +46,7 @@ func (r *Root) Area(state string) (*Area, error) {
 			return nil, writing(err, areaName)
 		}
 	}
-	for _, name := range []string{txnDir, trashDir, quarantineDir} {
+	for _, name := range []string{txnDir, trashDir, quarantineDir, packetsDir, snapshotsDir} {
 		if err := ensureDir(a.dir, name, 0o700); err != nil {
 			return nil, errors.Join(writing(err, name), a.Close())
 		}
@@ -301,4 +303,13 @@ func removeAll(dir *os.File, name string) error {
 		}
 	}
 	return rmdirAt(dir, name)
+}
+
+// AreaAt opens an area that exists, by its path.
+func AreaAt(path string) (*Area, error) {
+	dir, err := openState(path)
+	if err != nil {
+		return nil, reading(err, path)
+	}
+	return &Area{path: path, dir: dir}, nil
 }

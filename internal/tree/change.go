@@ -35,7 +35,8 @@ type Intent struct {
 	Data []byte
 	From func(io.Writer) error // writes the bytes
 	Link *string               // a symbolic link with this text
-	// Mode is the permissions that SetMode gives, and those of an Add; 0: an Add gets those of the directory around it.
+	// Mode is the permissions that SetMode gives, and those of an Add or a Replace; 0: an Add gets those of the directory
+	// around it, a Replace those of what it replaces.
 	Mode fs.FileMode
 	// BreakLinks says that the other names of a file with several keep the old bytes.
 	BreakLinks bool

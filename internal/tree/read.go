@@ -57,6 +57,21 @@ func (p *Place) Stream(ctx context.Context, limit int64, begin func() io.Writer)
 	return p.read(ctx, limit, math.MaxInt64, begin, func(Content, io.ReaderAt) error { return nil })
 }
 
+// Copy writes a file of any size to w, as it is read, and gives its hash: of what was written, whatever becomes of the file.
+// The errors are those of Read.
+func (p *Place) Copy(ctx context.Context, w io.Writer) (sum string, err error) {
+	f, err := openRegular(p.dir, p.base)
+	if err != nil {
+		return "", reading(err, p.Asked)
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(w, hash), canceled{ctx, f}); err != nil {
+		return "", reading(err, p.Asked)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
 // View reads a file of any size through, as Stream does, and lets use look into it while it is in that state; what use has
 // made of another state is made again. The hash of a file above MaxHash is left out. The errors are those of Read, and those
 // of use.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -128,7 +127,10 @@ func (s *stager) intend(i int, in Intent) error {
 		if p.Kind == File && in.Link == nil {
 			r.like = c.Path
 		}
-		return s.stages(p, r)
+		if err := s.stages(p, r); err != nil || r.like == "" || in.Mode == 0 || in.Mode.Perm() == p.Mode.Perm() {
+			return err
+		}
+		s.rows = append(s.rows, row{Change: Change{Kind: SetMode, Path: c.Path, Was: p.Mode.Perm(), Mode: in.Mode.Perm(), Edit: i}})
 	case Rename:
 		return s.rename(c, in)
 	case SetMode:
@@ -198,8 +200,7 @@ func (s *stager) check(p *Place, in Intent) error {
 
 // inside refuses a proposed link that leads out of the root.
 func (s *stager) inside(p *Place, text string) error {
-	to := path.Join(path.Dir(p.Path), text)
-	if strings.HasPrefix(text, "/") || to == ".." || strings.HasPrefix(to, "../") || text == "" {
+	if text == "" || leaves(p.Path, text) {
 		return refuse(LinkEscape, "the link %s would leave the project", p.Asked)
 	}
 	return nil

@@ -29,6 +29,7 @@ type WalkOptions struct {
 	After   string // a path: only what comes after it in the order of walks; "" everything
 	Depth   int    // levels below the place; 0 is MaxDepth
 	Ignored bool   // what ignore files leave out is walked, too
+	Git     bool   // and so is what is in directories named .git
 	// Failed is told of a directory that cannot be walked: no right to, another mount, too deep. It is left out.
 	Failed func(path string, err error)
 }
@@ -234,7 +235,7 @@ func (w *walk) enter(v Visit, rules *ignore.Rules, depth int, after []string) er
 		}
 	}
 	visited := w.visit(v)
-	wanted := visited == nil && v.name != ".git" && (w.o.Ignored || !v.Ignored) && (depth < w.o.Depth || depth == MaxDepth)
+	wanted := visited == nil && (w.o.Git || v.name != ".git") && (w.o.Ignored || !v.Ignored) && (depth < w.o.Depth || depth == MaxDepth)
 	if wanted && err == nil && depth == MaxDepth {
 		err = refuse(LimitExceeded, "%s is deeper than %d levels", v.Path, MaxDepth)
 	}

@@ -30,6 +30,7 @@ type outcome struct {
 	data     any
 	warnings []string
 	next     []operation.Next
+	handle   string          // of the workspace that it is about
 	bad      bool            // the call worked, and what it did has failed: a command that ended with 1
 	upstream json.RawMessage // in place of data: the result of another server's tool
 }
@@ -50,7 +51,7 @@ func (s *Service) answer(ctx context.Context, t *turn, data any, err error) oper
 	}
 	a := operation.Answer{OK: true, Status: operation.OutcomeSucceeded}
 	if o, ok := data.(outcome); ok {
-		data, a.OK, a.Warnings, a.Next = o.data, !o.bad, o.warnings, o.next[:min(len(o.next), maxNext)]
+		data, a.OK, a.Handle, a.Warnings, a.Next = o.data, !o.bad, o.handle, o.warnings, o.next[:min(len(o.next), maxNext)]
 		if a.Upstream = o.upstream; a.Upstream != nil {
 			return a
 		}

@@ -76,6 +76,13 @@ type ending interface {
 	close()
 }
 
+// keeper is an effect, or an ending, with rows of its own beside that of its operation. They are written in the commits that
+// take the operation to a state: keep looks at it, and may add to the answer, which there is at the end. A refusal undoes
+// the commit.
+type keeper interface {
+	keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error
+}
+
 // Tools are the tools of a deployment, in a fixed order.
 func (s *Service) Tools() []Tool {
 	var out []Tool
@@ -139,6 +146,22 @@ func catalogue() []tool {
 			Name: "remove_files", Set: SetFiles, Destructive: true, Args: RemoveFiles{},
 			Description: "Remove files to the system's trash in two steps. prepare freezes what would be removed and asks a person; submit removes it after their yes, if nothing of it has changed. restore brings it back and overwrites nothing; status tells where it is. All but status take operation_id.",
 		}, mutates: true, class: operation.FS, reads: removeLooks, read: removeStatus, begin: beginRemove, recover: recoverRemove},
+		{Tool: Tool{
+			Name: "create_agent_workspace", Set: SetWork, Args: CreateWorkspace{},
+			Description: "Get a copy of the project of your own, to work in for as long as it takes: nobody sees it, and nobody else may claim what you say that you change (mutable). Give its handle to the other tools; integrate_agent_workspace brings the changes back.",
+		}, mutates: true, class: operation.FS, begin: beginCreate, recover: recoverCreate},
+		{Tool: Tool{
+			Name: "workspace_status", Set: SetWork, ReadOnly: true, Args: WorkspaceStatus{},
+			Description: "What was done in a workspace: state, changed paths inside and outside of its scope, what the project did to them meanwhile, jobs, integrations that touched its scope. diff patch shows the lines.",
+		}, read: workspaceStatus},
+		{Tool: Tool{
+			Name: "integrate_agent_workspace", Set: SetWork, Destructive: true, Args: IntegrateWorkspace{},
+			Description: "Bring the changes of a workspace into the project: all of them or none. What both sides changed is merged where that is certain; else CONFLICTS, with the three sides in .conflicts/ of the workspace. Resolve there, and call again with seen_current. mode plan shows what would happen.",
+		}, mutates: true, class: operation.FS, reads: integratePlans, read: planIntegrate, begin: beginIntegrate, recover: recoverIntegrate},
+		{Tool: Tool{
+			Name: "remove_agent_workspace", Set: SetWork, Destructive: true, Args: RemoveWorkspace{},
+			Description: "Remove a workspace. Work that is not integrated is kept in a snapshot, or with if_dirty refuse the call is refused: nothing is ever lost. resume_workspace brings it back.",
+		}, mutates: true, class: operation.FS, begin: beginRetire, recover: recoverRetire},
 		{Tool: Tool{
 			Name: "execute_command", Set: SetCommands, Destructive: true, OpenWorld: true, Args: ExecuteCommand{},
 			Description: "Run a command in the project and get its exit code and output. After wait_ms it answers in_progress with a job_id; the command runs on, also when you leave. Every part of the command is judged by the policy, and it runs in a sandbox. A non-zero exit code is a result, not an error.",

@@ -28,6 +28,7 @@ type Run struct {
 	ID
 	Claims
 	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session; without it cwd is absolute"`
+	Handle   string            `json:"handle,omitempty" jsonschema:"the workspace to run in, instead of the project itself"`
 	Argv     []string          `json:"argv,omitempty" jsonschema:"program and arguments as they are; they are stored, so no secrets"`
 	Shell    string            `json:"shell,omitempty" jsonschema:"instead of argv: text for bash, or sh where there is none"`
 	Cwd      string            `json:"cwd,omitempty" jsonschema:"directory in the project; its root without it"`
@@ -82,6 +83,8 @@ type command struct {
 	ruling Ruling
 	job    operation.Job
 	text   string // for standard input
+	// release gives the lease of its workspace back: from then on the job itself keeps the workspace as it is.
+	release func()
 }
 
 // run is a command on its way through the ledger.
@@ -184,7 +187,7 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 		return command{}, problem(err)
 	}
 	j := operation.Job{
-		JobRef: operation.JobRef{ID: s.cfg.IDs.New(id.Job), Attempt: 1}, By: t.op.Name, Project: x.Project.ID, Session: x.Session.ID, Label: in.Label,
+		JobRef: operation.JobRef{ID: s.cfg.IDs.New(id.Job), Attempt: 1}, By: t.op.Name, Project: x.Project.ID, Session: x.Session.ID, Workspace: x.id(), Label: in.Label,
 		State: operation.JobReserved, Reserved: s.cfg.Now(),
 		Command: operation.JobCommand{
 			Argv: in.Argv, Shell: in.Shell, Env: slices.Sorted(maps.Keys(in.Env)), Secrets: slices.Compact(slices.Sorted(slices.Values(in.Secrets))), Stdin: operation.StdinNone, Level: in.Sandbox,
@@ -229,6 +232,7 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 		return command{}, err
 	}
 	c.job = j
+	c.release, x.release = x.release, nil
 	return c, nil
 }
 
@@ -262,7 +266,7 @@ func (s *Service) resolved(x *target, j operation.Job, values map[string]string,
 			Argv: j.Command.Argv, Shell: j.Command.Shell, Dir: j.Command.Dir, Env: j.Command.Env, Secrets: j.Command.Secrets, Stdin: stdin,
 			Project: x.Project.Name,
 		},
-		Target: x.root.Path(), Temp: s.cfg.Runner.Temp(j.JobRef), Level: j.Command.Level, Environ: process.Environ(s.cfg.Environ, entry),
+		Target: x.root.Path(), Root: x.rulesOf, Temp: s.cfg.Runner.Temp(j.JobRef), Level: j.Command.Level, Environ: process.Environ(s.cfg.Environ, entry),
 	}
 	var err error
 	if c.Shell == "" {
@@ -342,6 +346,7 @@ func (r *run) drop() {
 // run starts the command. What starts it at once says whether it could be started; one that waits is a success.
 func (r *run) run(ctx context.Context) (any, error) {
 	l, err := r.s.jobs.submit(ctx, r.command, r.t.actor())
+	r.close()
 	if err != nil {
 		return nil, err
 	}
@@ -396,7 +401,11 @@ func lost(j operation.Job) *operation.Refusal {
 
 func (*run) settle(context.Context) {}
 
-func (*run) close() {}
+func (r *run) close() {
+	if r.command.release != nil {
+		r.command.release()
+	}
+}
 
 // startedJob is the answer of start_command.
 type startedJob struct {

@@ -15,6 +15,7 @@ import (
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
 	"mcpx/internal/session"
+	"mcpx/internal/store"
 	"mcpx/internal/text"
 	"mcpx/internal/tree"
 )
@@ -22,7 +23,7 @@ import (
 // EditFiles are the arguments of edit_files.
 type EditFiles struct {
 	ID
-	In
+	InCopy
 	Edits  []FileEdit `json:"edits" jsonschema:"1 to 200; all of them happen, or none"`
 	DryRun bool       `json:"dry_run,omitempty" jsonschema:"only say what would happen; takes no operation_id"`
 	Diff   string     `json:"diff,omitempty" jsonschema:"none, summary or full; summary without it"`
@@ -146,7 +147,7 @@ func (s *Service) planEdit(ctx context.Context, t *turn, act session.Act) (*edit
 			x.close()
 			if r, ok := errors.AsType[*operation.Refusal](problem(err)); ok {
 				if r.Code == "STALE_REVISION" {
-					r = r.Then(operation.Next{Tool: "read_file", Args: readAgain(in.Session, one.Path), Why: "what the file is now"})
+					r = r.Then(operation.Next{Tool: "read_file", Args: readAgain(in.InCopy, one.Path), Why: "what the file is now"})
 				}
 				return nil, r.With("edit", i)
 			}
@@ -160,10 +161,12 @@ func (s *Service) planEdit(ctx context.Context, t *turn, act session.Act) (*edit
 	return e, nil
 }
 
-func readAgain(session, path string) map[string]any {
+func readAgain(in InCopy, path string) map[string]any {
 	args := map[string]any{"path": path}
-	if session != "" {
-		args["remote_session_id"] = session
+	for name, value := range map[string]string{"remote_session_id": in.Session, "handle": in.Handle} {
+		if value != "" {
+			args[name] = value
+		}
 	}
 	return args
 }
@@ -336,9 +339,11 @@ func (in FileEdit) edit() (e text.Edit, empty bool, err error) {
 
 // editEvidence is what recovery needs of a batch.
 type editEvidence struct {
-	Project string     `json:"project_id"`
-	Batch   tree.Batch `json:"batch"`
-	Answer  edited     `json:"answer"`
+	Project string `json:"project_id"`
+	// Workspace is the one whose working copy was edited; "" the project itself.
+	Workspace string     `json:"workspace_id,omitempty"`
+	Batch     tree.Batch `json:"batch"`
+	Answer    edited     `json:"answer"`
 }
 
 // batchID names the directories of an operation's batch: each attempt has its own, and recovery knows it from the row.
@@ -361,7 +366,7 @@ func (e *edit) stage(ctx context.Context) (any, error) {
 		return nil, problem(err)
 	}
 	e.answer.Batch = e.id
-	return editEvidence{Project: e.at.Project.ID, Batch: e.batch, Answer: e.answer}, nil
+	return editEvidence{Project: e.at.Project.ID, Workspace: e.at.id(), Batch: e.batch, Answer: e.answer}, nil
 }
 
 func (e *edit) drop() {
@@ -376,6 +381,15 @@ func (e *edit) run(ctx context.Context) (any, error) {
 		return nil, problem(err)
 	}
 	return batchEnd(e.answer, o)
+}
+
+// keep raises the revision of the workspace that was edited.
+func (e *edit) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error {
+	if e.at.workspace == nil || t.op.State != operation.Succeeded {
+		return nil
+	}
+	_, err := e.s.revise(ctx, tx, t, e.at.id(), a, nil)
+	return err
 }
 
 func (e *edit) settle(ctx context.Context) {

@@ -18,13 +18,18 @@ import (
 	"mcpx/internal/store"
 	"mcpx/internal/text"
 	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
 )
 
 // target is the directory that a call acts on, opened.
 type target struct {
 	session.Admission
-	root  *tree.Root
-	rules policy.Rules // as they were when the call came
+	root    *tree.Root
+	rulesOf string       // root of the project
+	rules   policy.Rules // as they were when the call came
+	// workspace is the one whose working copy this is; nil: it is the project itself.
+	workspace *workspace.Workspace
+	release   func() // gives the lease of the workspace back; nil: there is none
 
 	once   sync.Once // guards denied
 	denied map[tree.ID]string
@@ -32,6 +37,9 @@ type target struct {
 
 // at finds and opens the target of a call.
 func (s *Service) at(ctx context.Context, t *turn, path string, act session.Act) (*target, error) {
+	if ref := t.text("handle"); ref != "" {
+		return s.atWorkspace(ctx, t, ref, act)
+	}
 	var p session.Admission
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		p, err = s.locate(ctx, r, t, path, act)
@@ -49,10 +57,52 @@ func (s *Service) open(p session.Admission) (*target, error) {
 	if err != nil {
 		return nil, problem(err)
 	}
-	return &target{Admission: p, root: root, rules: s.cfg.Rules(root.Path())}, nil
+	return &target{Admission: p, root: root, rulesOf: root.Path(), rules: s.cfg.Rules(root.Path())}, nil
 }
 
-func (x *target) close() { _ = x.root.Close() } // it was only read from
+// atWorkspace opens the working copy that a handle names. Whoever changes something there keeps it from being integrated,
+// suspended or removed meanwhile.
+func (s *Service) atWorkspace(ctx context.Context, t *turn, ref string, act session.Act) (*target, error) {
+	p, err := s.packet(ctx, t, ref, act)
+	if err != nil {
+		return nil, err
+	}
+	if act == session.ActRead {
+		if err := p.In(workspace.Open, workspace.Suspended, workspace.Integrating, workspace.Attention, workspace.Integrated); err != nil {
+			return nil, err
+		}
+		return s.copy(p)
+	}
+	if err := p.In(workspace.Open); err != nil {
+		return nil, err
+	}
+	release, err := s.leases.take(p.ID, false)
+	if err != nil {
+		return nil, err
+	}
+	x, err := s.copy(p)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	x.release = release
+	return x, nil
+}
+
+func (x *target) close() {
+	_ = x.root.Close() // it was only read from
+	if x.release != nil {
+		x.release()
+	}
+}
+
+// id is that of the workspace; "" in the project itself.
+func (x *target) id() string {
+	if x.workspace == nil {
+		return ""
+	}
+	return x.workspace.ID
+}
 
 // resolve says where a path leads, when the policy lets it be reached. What is denied is denied before anything of it is
 // told.
@@ -173,6 +223,12 @@ type In struct {
 	Session string `json:"remote_session_id,omitempty" jsonschema:"the session; without it path is absolute"`
 }
 
+// InCopy is In for tools that act in a workspace, too.
+type InCopy struct {
+	In
+	Handle string `json:"handle,omitempty" jsonschema:"the workspace to act in, instead of the project itself"`
+}
+
 // Window is a part of a file.
 type Window struct {
 	Path     string `json:"path,omitempty" jsonschema:"relative to the project, or absolute"`
@@ -186,7 +242,7 @@ type Window struct {
 
 // ReadFile are the arguments of read_file.
 type ReadFile struct {
-	In
+	InCopy
 	Window
 	Items    []Window `json:"items,omitempty" jsonschema:"instead of one window: up to 20"`
 	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"of all items together, 1 to 20000; 16000 without it"`
@@ -264,10 +320,7 @@ func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
 	}
 	answer := outcome{data: out[0]}
 	if next := out[0].Next; next != nil {
-		args := map[string]any{"path": out[0].Path}
-		if in.Session != "" {
-			args["remote_session_id"] = in.Session
-		}
+		args := readAgain(in.InCopy, out[0].Path)
 		if in.As != "" {
 			args["as"] = in.As
 		}

@@ -24,6 +24,7 @@ type Gate interface {
 type Command struct {
 	policy.Command          // Dir is canonical and lies in Target; Dialect is that of the shell that Program is
 	Target         string   // root of the project or workspace, canonical
+	Root           string   // of the project, whose rules hold
 	Temp           string   // private temporary directory of the job
 	Level          string   // sandbox that the call asks for: "" is the one of the deployment; it may only tighten
 	Program        string   // absolute path of the file that would be started

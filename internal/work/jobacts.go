@@ -128,7 +128,7 @@ func (f *feed) judge(ctx context.Context) error {
 	if f.s.cfg.Gate == nil {
 		return operation.Refuse(noSandbox, "this daemon has nothing that judges input, so it writes none").Retrying(fault.Never)
 	}
-	x, err := f.s.ofProject(ctx, f.job.Project)
+	x, err := f.s.reopen(ctx, f.job.Project, f.job.Workspace)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"mcpx/internal/policy"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
+	"mcpx/internal/workspace"
 )
 
 // commandEvidence is what recovery needs of a command.
@@ -127,7 +128,7 @@ func (q *jobs) requeue(ctx context.Context, l *live) (*live, operation.Job, erro
 	if err := q.s.cfg.Runner.Reserve(ctx, j.JobRef); err != nil {
 		return nil, j, err
 	}
-	x, err := q.s.ofProject(ctx, j.Project)
+	x, err := q.s.reopen(ctx, j.Project, j.Workspace)
 	if err != nil {
 		return fail(operation.NotAllowed, err)
 	}
@@ -223,6 +224,26 @@ func (s *Service) ofProject(ctx context.Context, project string) (*target, error
 		return nil, err
 	}
 	return s.open(p)
+}
+
+// reopen opens what something of an earlier time acts on: the working copy of a workspace, or the project itself.
+func (s *Service) reopen(ctx context.Context, project, id string) (*target, error) {
+	if id == "" {
+		return s.ofProject(ctx, project)
+	}
+	var p packet
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		if p.Workspace, err = r.WorkspaceByID(ctx, workspace.ByID{ID: id}); err != nil {
+			return err
+		}
+		p.dir.Dir = p.Dir
+		p.Admission.Project, err = r.ProjectByID(ctx, session.ByID{ID: project})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.copy(p)
 }
 
 // recoverInput says whether a chunk was appended before the daemon ended.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"mcpx/internal/crash"
@@ -45,11 +46,17 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 		}
 		if leave != nil {
 			done := make(chan operation.Answer, 1)
+			// Until it is dispatched the work ends with a caller that hangs up, and goes on behind one that was told that it does.
+			work, end := context.WithCancelCause(context.WithoutCancel(ctx))
+			stays := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+			var told atomic.Bool
+			t.hungUp = func() bool { return ctx.Err() != nil && !told.Load() }
 			go func() {
 				defer leave()
-				a := s.carry(ctx, t, name)
-				for a.Waiting != nil && s.decided(ctx, a.Waiting.Approval, t.patience(0)) {
-					a = s.carry(ctx, t, name)
+				defer end(nil)
+				a := s.carry(work, t, name)
+				for a.Waiting != nil && s.decided(work, a.Waiting.Approval, t.patience(0)) {
+					a = s.carry(work, t, name)
 				}
 				done <- a
 			}()
@@ -57,6 +64,8 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 			case a := <-done:
 				return a
 			case <-until.C:
+				told.Store(true)
+				stays()
 			case <-ctx.Done(): // nobody reads this answer
 			}
 			t.left.Store(true)
@@ -211,6 +220,7 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 		return s.giveUp(ctx, t, row, err)
 	}
 	defer e.close()
+	t.keeper, _ = e.(keeper)
 	if asks, ok := e.(asking); ok {
 		if q := asks.question(); q != nil {
 			if stands, err := s.hold(ctx, t, row, *q); err != nil {
@@ -226,8 +236,8 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	}
 	crash.Point("op.claim.after")
 	evidence, err := e.stage(ctx)
-	if err == nil {
-		err = ctx.Err() // the caller left, and nothing has happened yet
+	if err == nil && (ctx.Err() != nil || t.hungUp()) {
+		err = context.Canceled // the caller left, and nothing has happened yet
 	}
 	if err == nil {
 		t.op.Evidence, err = json.Marshal(evidence)
@@ -300,12 +310,17 @@ func (s *Service) record(ctx context.Context, tx store.Tx, t *turn, state operat
 	if t.op.Begun.IsZero() {
 		t.op.Begun = t.op.Ended
 	}
+	if t.keeper != nil {
+		if err := t.keeper.keep(ctx, tx, t, a); err != nil {
+			return err
+		}
+	}
 	result, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
 	t.op.Result = result
-	return s.write(ctx, tx, t, event.OperationEnded, string(state))
+	return s.row(ctx, tx, t, event.OperationEnded, string(state))
 }
 
 // put writes the operation in a transaction of its own.
@@ -313,7 +328,17 @@ func (s *Service) put(ctx context.Context, t *turn, kind event.Kind, what string
 	return s.cfg.DB.Change(ctx, func(tx store.Tx) error { return s.write(ctx, tx, t, kind, what) })
 }
 
+// write writes the operation on its way, and what its effect has of its own.
 func (s *Service) write(ctx context.Context, tx store.Tx, t *turn, kind event.Kind, what string) error {
+	if t.keeper != nil {
+		if err := t.keeper.keep(ctx, tx, t, nil); err != nil {
+			return err
+		}
+	}
+	return s.row(ctx, tx, t, kind, what)
+}
+
+func (s *Service) row(ctx context.Context, tx store.Tx, t *turn, kind event.Kind, what string) error {
 	if err := tx.PutOperation(ctx, operation.PutOperation{Operation: t.op}); err != nil {
 		return err
 	}

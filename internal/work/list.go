@@ -39,7 +39,7 @@ func (c chosen) takes(path string) bool { return len(c.glob) == 0 || c.glob.Fit(
 
 // ListFiles are the arguments of list_files.
 type ListFiles struct {
-	In
+	InCopy
 	Path  string `json:"path,omitempty" jsonschema:"a directory; the project itself without it"`
 	Depth int    `json:"depth,omitempty" jsonschema:"levels, 1 to 64; 1 without it"`
 	Chosen

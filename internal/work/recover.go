@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"time"
@@ -59,6 +58,7 @@ func (s *Service) recoverOne(ctx context.Context, o operation.Operation) error {
 	data, e, err := tool.recover(ctx, s, t)
 	if e != nil {
 		defer e.close()
+		t.keeper, _ = e.(keeper)
 	}
 	if o.State == operation.Claimed {
 		return err // never begun: the same call goes on with the claim
@@ -98,7 +98,13 @@ func (s *Service) goOn(ctx context.Context, t *turn, l *later) {
 
 // recoverEdit carries a batch to its end, or clears away what was staged for one that never began.
 func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, end ending, err error) {
-	x, err := s.ofProject(ctx, t.op.Project)
+	var was editEvidence
+	if t.op.State != operation.Claimed {
+		if was, err = evidenceOf[editEvidence](t.op); err != nil {
+			return nil, nil, err
+		}
+	}
+	x, err := s.reopen(ctx, t.op.Project, was.Workspace)
 	if err != nil {
 		return nil, nil, undecided(err)
 	}
@@ -108,10 +114,6 @@ func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, end ending
 	}
 	if t.op.State == operation.Claimed {
 		return nil, e, undecided(e.area.Discard(e.id))
-	}
-	var was editEvidence
-	if err := json.Unmarshal(t.op.Evidence, &was); err != nil {
-		return nil, e, err
 	}
 	e.batch = was.Batch
 	o, err := x.root.Recover(ctx, e.area, e.batch, tree.Conditions{})

@@ -166,10 +166,10 @@ func (p *preparation) freeze(ctx context.Context, targets []RemoveTarget) error 
 			switch {
 			case one.Expect == "":
 				err = operation.Refuse("REVISION_REQUIRED", "give expect_sha256 of %s, as read_file tells it", place.Path).
-					Then(operation.Next{Tool: "read_file", Args: readAgain(p.t.text("remote_session_id"), one.Path), Why: "tells the hash"})
+					Then(operation.Next{Tool: "read_file", Args: readAgain(InCopy{In: In{Session: p.t.text("remote_session_id")}}, one.Path), Why: "tells the hash"})
 			case frozen.Digest() != one.Expect:
 				err = operation.Refuse("STALE_REVISION", "%s has changed since it was read", place.Path).With("current_sha256", frozen.Digest()).
-					Then(operation.Next{Tool: "read_file", Args: readAgain(p.t.text("remote_session_id"), one.Path), Why: "what the file is now"})
+					Then(operation.Next{Tool: "read_file", Args: readAgain(InCopy{In: In{Session: p.t.text("remote_session_id")}}, one.Path), Why: "what the file is now"})
 			}
 		}
 		if err != nil {

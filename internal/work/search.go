@@ -11,7 +11,7 @@ import (
 
 // SearchFiles are the arguments of search_files.
 type SearchFiles struct {
-	In
+	InCopy
 	Query string   `json:"query" jsonschema:"what to find, in one line"`
 	Mode  string   `json:"mode,omitempty" jsonschema:"literal or regex (RE2); literal without it"`
 	Paths []string `json:"paths,omitempty" jsonschema:"files and directories; the project itself without it"`

@@ -65,6 +65,8 @@ type Service struct {
 	seen  seen
 	used  used
 
+	leases leases
+
 	quit    chan struct{}  // closed when the daemon stops: what goes on by itself is left alone
 	running sync.WaitGroup // what follows jobs
 
@@ -87,7 +89,7 @@ func New(c Config) (*Service, error) {
 	if c.Allowed == nil {
 		c.Allowed = func(string, string) bool { return false }
 	}
-	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{})}
+	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{}), leases: leases{held: map[string]int{}}}
 	s.jobs = &jobs{s: s, limit: cmp.Or(c.Jobs, operation.UsualJobs)}
 	for _, t := range catalogue() {
 		s.tools[t.Name] = &t
@@ -129,7 +131,9 @@ type turn struct {
 	op   operation.Operation // of a call with an effect
 	// subject is what a person said yes to, for the dispatch; "" nobody had to be asked.
 	subject string
+	keeper  keeper      // of an effect that has rows of its own
 	left    atomic.Bool // nobody waits for the end any more
+	hungUp  func() bool // its caller left before it was told that the work goes on
 	ground  ground      // of a call that answers with it
 	files   map[session.Evidence]fileVerdict
 	copied  copied // of a call that registers an artifact

@@ -36,6 +36,7 @@ type state struct {
 	staged
 	ledger
 	yard
+	shelf
 	remote
 	credentials map[string]catalog.Credential // by name
 }
@@ -44,7 +45,7 @@ var _ store.DB = (*Model)(nil)
 
 // NewModel makes an empty store.
 func NewModel() *Model {
-	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, tokens: map[string]auth.Token{}, governance: newGovernance(), staged: newStaged(), ledger: newLedger(), yard: newYard(), remote: newRemote(), credentials: map[string]catalog.Credential{}}}
+	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, tokens: map[string]auth.Token{}, governance: newGovernance(), staged: newStaged(), ledger: newLedger(), yard: newYard(), shelf: newShelf(), remote: newRemote(), credentials: map[string]catalog.Credential{}}}
 }
 
 // View runs fn on one snapshot.
@@ -80,7 +81,7 @@ func (m *Model) Close() error { return nil }
 func (s *state) clone() state {
 	return state{
 		servers: maps.Clone(s.servers), sessions: maps.Clone(s.sessions), seq: s.seq, epoch: s.epoch, governance: s.governance.clone(),
-		staged: s.staged.clone(), remote: s.remote.clone(), ledger: ledger{maps.Clone(s.operations), maps.Clone(s.results), s.opened}, yard: yard{maps.Clone(s.jobs), s.reserved}, tokens: maps.Clone(s.tokens), credentials: maps.Clone(s.credentials),
+		staged: s.staged.clone(), remote: s.remote.clone(), ledger: ledger{maps.Clone(s.operations), maps.Clone(s.results), s.opened}, yard: yard{maps.Clone(s.jobs), s.reserved}, shelf: shelf{maps.Clone(s.workspaces), s.integrations, s.shelved}, tokens: maps.Clone(s.tokens), credentials: maps.Clone(s.credentials),
 	}
 }
 

@@ -1,0 +1,271 @@
+package tree
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"mcpx/internal/atomicfile"
+	"mcpx/internal/crash"
+)
+
+// Packet is the directory of a workspace: its working copy, the bytes of its BASE, each under its hash, and a manifest for
+// each BASE that it had.
+type Packet struct{ Dir string }
+
+// Packet is the workspace of this name in the area.
+func (a *Area) Packet(name string) Packet { return Packet{filepath.Join(a.path, packetsDir, name)} }
+
+// Snapshot is the kept copy of this name in the area.
+func (a *Area) Snapshot(name string) Packet {
+	return Packet{filepath.Join(a.path, snapshotsDir, name)}
+}
+
+// Copy is where the working copy is.
+func (p Packet) Copy() string { return filepath.Join(p.Dir, "tree") }
+
+// Blobs is where the bytes of BASE are.
+func (p Packet) Blobs() string { return filepath.Join(p.Dir, "base") }
+
+// Blob is where the bytes with this hash are.
+func (p Packet) Blob(digest string) string { return filepath.Join(p.Blobs(), digest) }
+
+func (p Packet) manifest(rev int) string {
+	return filepath.Join(p.Dir, fmt.Sprintf("base-%d.json", rev))
+}
+
+// Make makes the directory, which does not exist.
+func (p Packet) Make() error { return writing(os.Mkdir(p.Dir, 0o700), p.Dir) }
+
+// Exists says whether the directory is there.
+func (p Packet) Exists() (bool, error) {
+	_, err := os.Lstat(p.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, reading(err, p.Dir)
+}
+
+// Record is what a packet says of itself: enough to go on when nobody else knows it.
+type Record struct {
+	About    json.RawMessage `json:"about"` // the business of the caller
+	Manifest Manifest        `json:"manifest"`
+}
+
+// Write makes the record of a revision durable.
+func (p Packet) Write(rev int, r Record) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return writing(atomicfile.Write(p.manifest(rev), raw, 0o600), p.Dir)
+}
+
+// Read reads the record of a revision.
+func (p Packet) Read(rev int) (r Record, err error) {
+	raw, err := os.ReadFile(p.manifest(rev))
+	if err != nil {
+		return r, reading(err, p.Dir)
+	}
+	return r, json.Unmarshal(raw, &r)
+}
+
+// Latest is the highest revision that has a record; 0: none has.
+func (p Packet) Latest() (rev int, err error) {
+	all, err := os.ReadDir(p.Dir)
+	if err != nil {
+		return 0, reading(err, p.Dir)
+	}
+	for _, e := range all {
+		var n int
+		if _, err := fmt.Sscanf(e.Name(), "base-%d.json", &n); err == nil {
+			rev = max(rev, n)
+		}
+	}
+	return rev, nil
+}
+
+// Keep adds the bytes of a file of the working copy to those of BASE, and makes them durable. FileBusy: they are others now.
+func (p Packet) Keep(ctx context.Context, digest, path string) error {
+	if _, err := os.Lstat(p.Blob(digest)); err == nil {
+		return nil // the same bytes
+	}
+	root, err := Open(p.Copy(), Options{ByPath: true})
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	at, err := root.Resolve(path, Read)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	f, err := os.CreateTemp(p.Blobs(), ".copy-*")
+	if err != nil {
+		return writing(err, path)
+	}
+	got, err := at.Copy(ctx, f)
+	if err == nil && got != digest {
+		err = refuse(FileBusy, "%s changes all the time", path)
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), p.Blob(digest))
+	}
+	if err != nil {
+		return errors.Join(writing(err, path), os.Remove(f.Name()))
+	}
+	above, err := os.Open(p.Blobs())
+	if err != nil {
+		return writing(err, path)
+	}
+	return writing(errors.Join(above.Sync(), above.Close()), path)
+}
+
+// Bytes reads bytes of BASE. LimitExceeded.
+func (p Packet) Bytes(digest string, limit int64) ([]byte, error) {
+	info, err := os.Lstat(p.Blob(digest))
+	if err != nil {
+		return nil, reading(err, digest)
+	}
+	if info.Size() > limit {
+		return nil, tooLarge(digest, limit)
+	}
+	data, err := os.ReadFile(p.Blob(digest))
+	return data, reading(err, digest)
+}
+
+// maxAside bounds the names that are tried for what is set aside.
+const maxAside = 1000
+
+// SetAside moves the packet to the quarantine or, when it is done with, to the trash, under a name that nothing has: as it
+// is, in one step.
+func (a *Area) SetAside(p Packet, trash bool) (Packet, error) {
+	where := quarantineDir
+	if trash {
+		where = trashDir
+	}
+	from, err := enter(a.dir, packetsDir)
+	if err != nil {
+		return p, reading(err, p.Dir)
+	}
+	defer from.Close()
+	to, err := enter(a.dir, where)
+	if err != nil {
+		return p, reading(err, p.Dir)
+	}
+	defer to.Close()
+	base := filepath.Base(p.Dir)
+	for n := range maxAside {
+		name := base
+		if n > 0 {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		err := atomicfile.MoveAt(from, base, to, name)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return p, writing(err, base)
+		}
+		crash.Point("ws.aside")
+		return Packet{filepath.Join(a.path, where, name)}, writing(errors.Join(syncDir(from), syncDir(to)), base)
+	}
+	return p, refuse(Exists, "there are too many things named %s", base)
+}
+
+// Restore moves what was set aside back, under the name of a workspace.
+func (a *Area) Restore(aside Packet, name string) (Packet, error) {
+	to := a.Packet(name)
+	for _, where := range []string{quarantineDir, trashDir} {
+		if filepath.Dir(aside.Dir) != filepath.Join(a.path, where) {
+			continue
+		}
+		from, err := enter(a.dir, where)
+		if err != nil {
+			return aside, reading(err, aside.Dir)
+		}
+		defer from.Close()
+		into, err := enter(a.dir, packetsDir)
+		if err != nil {
+			return aside, reading(err, aside.Dir)
+		}
+		defer into.Close()
+		if err := atomicfile.MoveAt(from, filepath.Base(aside.Dir), into, name); err != nil {
+			return aside, writing(err, name)
+		}
+		return to, writing(errors.Join(syncDir(from), syncDir(into)), name)
+	}
+	return aside, refuse(Outside, "%s is not in this area", aside.Dir)
+}
+
+// Packets are the names of all workspaces in the area.
+func (a *Area) Packets() ([]string, error) {
+	all, err := a.listed(".", packetsDir)
+	var names []string
+	for _, name := range all {
+		if !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names, reading(err, a.path)
+}
+
+// Snapshot copies a packet, and says what is in the copy of its working copy. Both are compared once more: what is kept is
+// what was there.
+func (p Packet) Snapshot(ctx context.Context, to Packet) (Manifest, error) {
+	root, err := Open(p.Dir, Options{ByPath: true})
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer root.Close()
+	scratch := to.Dir + ".blobs" // nothing is copied twice
+	if _, err := root.CopyTo(ctx, to.Dir, scratch, CopyOptions{Git: true}); err != nil {
+		return Manifest{}, err
+	}
+	if err := os.Remove(scratch); err != nil {
+		return Manifest{}, writing(err, scratch)
+	}
+	kept, err := to.Survey(ctx)
+	if err != nil {
+		return Manifest{}, err
+	}
+	was, err := p.Survey(ctx)
+	if err == nil && kept.Digest() != was.Digest() {
+		err = refuse(Moved, "the workspace changes while it is copied")
+	}
+	return kept, err
+}
+
+// Survey is the manifest of the working copy with all that is in it.
+func (p Packet) Survey(ctx context.Context) (Manifest, error) {
+	root, err := Open(p.Copy(), Options{ByPath: true})
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer root.Close()
+	return root.Survey(ctx, SurveyOptions{Git: true})
+}
+
+// Become gives a copy that was made under another name its own one. One that has it is the same, and stays.
+func (p Packet) Become(to Packet) error {
+	err := os.Rename(p.Dir, to.Dir)
+	if errors.Is(err, fs.ErrExist) || isNotEmpty(err) {
+		return writing(os.RemoveAll(p.Dir), p.Dir) // our own copy, that nobody has seen
+	}
+	if err != nil {
+		return writing(err, to.Dir)
+	}
+	above, err := os.Open(filepath.Dir(to.Dir))
+	if err != nil {
+		return writing(err, to.Dir)
+	}
+	return writing(errors.Join(above.Sync(), above.Close()), to.Dir)
+}
+
+// Clear removes a copy that nobody has seen.
+func (p Packet) Clear() error { return writing(os.RemoveAll(p.Dir), p.Dir) }

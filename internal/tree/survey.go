@@ -1,0 +1,135 @@
+package tree
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// surveyWorkers is how many files are read at once.
+const surveyWorkers = 4
+
+// SurveyOptions say what a survey takes.
+type SurveyOptions struct {
+	// Skip leaves an entry out, a directory with all that is below it; nil: nothing is left out.
+	Skip func(Visit) bool
+	Git  bool // what is in directories named .git is not left out
+}
+
+// Survey is the manifest of all that is below the root, in the order of walks. Directories of the runtime and what is named
+// .git are left out, and what ignore files leave out is not. A directory that cannot be read is an error: nobody can say
+// what is in it.
+func (r *Root) Survey(ctx context.Context, o SurveyOptions) (Manifest, error) {
+	var (
+		mu    sync.Mutex // guards items
+		items []Item
+	)
+	group, read := errgroup.WithContext(ctx)
+	group.SetLimit(surveyWorkers)
+	err := r.each(ctx, o.Git, func(v Visit) error {
+		if o.Skip != nil && o.Skip(v) {
+			return fs.SkipDir
+		}
+		if err := read.Err(); err != nil {
+			return context.Cause(read)
+		}
+		release := v.Hold()
+		group.Go(func() error {
+			defer release()
+			item, err := v.item(read)
+			if err != nil {
+				return reading(err, v.Path)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			items = append(items, item)
+			return nil
+		})
+		return nil
+	})
+	if failed := group.Wait(); failed != nil {
+		return Manifest{}, failed
+	}
+	m := Manifest{Items: items}
+	m.Sort()
+	return m, err
+}
+
+// each visits everything below the root but, as a rule, what is named .git.
+func (r *Root) each(ctx context.Context, git bool, visit func(Visit) error) error {
+	top, err := r.Resolve(".", List)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	var failed error
+	err = top.Walk(ctx, WalkOptions{Ignored: true, Git: git, Failed: func(_ string, err error) { failed = err }}, func(v Visit) error {
+		switch {
+		case failed != nil:
+			return failed
+		case v.name == ".git" && !git:
+			return fs.SkipDir
+		}
+		return visit(v)
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// item is the entry of a visit as a manifest has it.
+func (v Visit) item(ctx context.Context) (Item, error) {
+	facts, err := look(v.dir.File, v.name)
+	if err != nil {
+		return Item{}, err
+	}
+	i := Item{Path: RawPath(v.Path), Kind: facts.Kind, Mode: uint32(facts.Mode.Perm())}
+	switch facts.Kind {
+	case File:
+		c, err := stable(ctx, v.dir.File, v.name)
+		if err != nil {
+			return Item{}, err
+		}
+		i.Size, i.Digest, i.Mode = c.Size, c.SHA256, uint32(c.Mode.Perm())
+	case Link:
+		text, err := readlink(v.dir.File, v.name)
+		if err != nil {
+			return Item{}, err
+		}
+		i.Link, i.Digest, i.Mode = text, LinkDigest(text), 0
+	case Directory:
+		i.Digest = dirDigest
+	case Other, Absent:
+		i.Digest = oddDigest
+	}
+	return i, nil
+}
+
+// Sort brings the entries into the order of walks.
+func (m Manifest) Sort() {
+	slices.SortFunc(m.Items, func(a, b Item) int {
+		return strings.Compare(strings.ReplaceAll(string(a.Path), "/", "\x00"), strings.ReplaceAll(string(b.Path), "/", "\x00"))
+	})
+}
+
+// Item is what lies under a path; one that does not exist is Absent.
+func (r *Root) Item(ctx context.Context, path string) (Item, error) {
+	p, err := r.Resolve(path, Look)
+	if CodeOf(err) == NotFound {
+		return Item{Path: RawPath(path), Kind: Absent}, nil
+	}
+	if err != nil {
+		return Item{}, err
+	}
+	defer p.Close()
+	if p.Path != path {
+		return Item{Path: RawPath(path), Kind: Absent}, nil // it is reached through a link, or has another name
+	}
+	i, err := p.Visit().item(ctx)
+	return i, reading(err, path)
+}

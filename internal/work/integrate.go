@@ -1,0 +1,709 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"mcpx/internal/approval"
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+	"mcpx/internal/operation"
+	"mcpx/internal/policy"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/text"
+	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
+)
+
+// IntegrateWorkspace are the arguments of integrate_agent_workspace.
+type IntegrateWorkspace struct {
+	ID
+	Claims
+	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session"`
+	Handle   string            `json:"handle" jsonschema:"the handle with its present revision"`
+	Mode     string            `json:"mode,omitempty" jsonschema:"plan or apply; apply without it. plan takes no operation_id"`
+	Seen     map[string]string `json:"seen_current,omitempty" jsonschema:"for each path whose conflict is resolved in the workspace: the sha256 of the project's file, as the conflict told it"`
+	Accept   map[string]string `json:"accept,omitempty" jsonschema:"with seen_current, instead of a resolution: current or proposed"`
+	KeepOpen bool              `json:"keep_open,omitempty" jsonschema:"go on in the workspace afterwards"`
+	Preserve bool              `json:"preserve_out_of_scope,omitempty" jsonschema:"keep what was changed outside of the scope in a snapshot, and do not integrate it"`
+	Message  string            `json:"message,omitempty" jsonschema:"what the changes are, for the record"`
+}
+
+func integratePlans(t *turn) bool { return t.text("mode") == "plan" }
+
+// integration is the work of a workspace on its way into the project.
+type integration struct {
+	s       *Service
+	t       *turn
+	in      IntegrateWorkspace
+	p       packet
+	at      *target // the project
+	copy    *target
+	release func()
+	area    *tree.Area
+	id      string // of the batch
+
+	base    tree.Manifest
+	outside []change
+	paths   []pathPlan
+	intents []tree.Intent
+	seen    map[string]tree.Item // of directories of the project
+	reasons []string             // why a person has to be asked
+	was     integrateEvidence
+}
+
+// pathPlan is what becomes of one path.
+type pathPlan struct {
+	change
+	decision workspace.Decision
+	current  tree.Item
+	merged   *text.File
+	marked   string // of a conflict: the text with both sides
+}
+
+// integrated is the answer of integrate_agent_workspace.
+type integrated struct {
+	ID        string          `json:"integration_id,omitempty"`
+	Applied   []appliedPath   `json:"applied"`
+	Merged    []string        `json:"merged"`
+	Unchanged int             `json:"unchanged"`
+	Conflicts []conflictShown `json:"conflicts"`
+	Preserved string          `json:"preserved,omitempty"`
+	Outside   []string        `json:"out_of_scope,omitempty"`
+	More      int             `json:"more,omitempty"`
+	Commit    string          `json:"suggested_commit_message,omitempty"`
+	Git       *gitHead        `json:"git,omitempty"`
+	Warnings  []tree.Warning  `json:"warnings,omitempty"`
+	Weak      string          `json:"cas,omitempty"`
+}
+
+type appliedPath struct {
+	shownPath
+	Change string `json:"change"`
+}
+
+// conflictShown is a path that both sides changed. current_sha256 is what seen_current wants.
+type conflictShown struct {
+	shownPath
+	Kind    workspace.Conflict `json:"kind"`
+	Current string             `json:"current_sha256"`
+	Bundle  string             `json:"bundle,omitempty"` // directory in the workspace
+}
+
+// integrateEvidence is what recovery needs of an integration.
+type integrateEvidence struct {
+	Workspace string           `json:"workspace_id"`
+	Project   string           `json:"project_id"`
+	Batch     tree.Batch       `json:"batch"`
+	Answer    integrated       `json:"answer"`
+	Base      workspace.Copied `json:"base"` // of the workspace afterwards
+	KeepOpen  bool             `json:"keep_open"`
+	Message   string           `json:"message,omitempty"`
+	Paths     []string         `json:"paths"`
+}
+
+// planIntegrate says what an integration would do.
+func planIntegrate(ctx context.Context, s *Service, t *turn) (any, error) {
+	g, err := s.planIntegration(ctx, t, session.ActRead)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	a := g.answer()
+	for _, c := range g.outside {
+		a.Outside = append(a.Outside, text.EncodePath(c.path))
+	}
+	for _, c := range g.clashes() {
+		a.Conflicts = append(a.Conflicts, g.shown(c, ""))
+	}
+	return outcome{data: a, handle: g.p.Handle().String()}, nil
+}
+
+func beginIntegrate(ctx context.Context, s *Service, t *turn) (effect, error) {
+	g, err := s.planIntegration(ctx, t, session.ActChange)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.ready(ctx); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (s *Service) planIntegration(ctx context.Context, t *turn, act session.Act) (*integration, error) {
+	var in IntegrateWorkspace
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	if in.Mode != "" && in.Mode != "plan" && in.Mode != "apply" {
+		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no mode; plan and apply are", in.Mode)
+	}
+	for path, side := range in.Accept {
+		if in.Seen[path] == "" || side != "current" && side != "proposed" {
+			return nil, operation.Refuse(operation.ArgumentInvalid, "accept is current or proposed, and its path is in seen_current").With("path", path)
+		}
+	}
+	p, err := s.packet(ctx, t, in.Handle, act)
+	if err != nil {
+		return nil, err
+	}
+	g := &integration{s: s, t: t, in: in, p: p, id: batchID(t.op), seen: map[string]tree.Item{}}
+	if act == session.ActChange {
+		if g.release, err = s.whole(p, workspace.Open, workspace.Suspended); err != nil {
+			return nil, err
+		}
+	} else if err := p.In(workspace.Open, workspace.Suspended); err != nil {
+		return nil, err
+	}
+	if err := g.plan(ctx); err != nil {
+		g.close()
+		return nil, problem(err)
+	}
+	return g, nil
+}
+
+func (g *integration) plan(ctx context.Context) (err error) {
+	if g.at, err = g.s.open(g.p.Admission); err != nil {
+		return err
+	}
+	if err := g.at.root.Changeable(); err != nil {
+		return err
+	}
+	if g.copy, err = g.s.copy(g.p); err != nil {
+		return err
+	}
+	base, all, err := g.s.diffOf(ctx, g.p, g.copy)
+	if err != nil {
+		return err
+	}
+	g.base = base
+	inside, outside := split(all)
+	g.outside = outside
+	was := byPath(base)
+	for _, c := range inside {
+		one, err := g.decide(ctx, c, was)
+		if err != nil {
+			return err
+		}
+		g.paths = append(g.paths, one)
+		if one.decision.Action != workspace.Clash && one.decision.Action != workspace.Keep {
+			if err := g.intend(ctx, one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// decide compares a path with what the project has there now.
+func (g *integration) decide(ctx context.Context, c change, base map[string]tree.Item) (pathPlan, error) {
+	one := pathPlan{change: c}
+	if c.proposed.Kind == tree.Other {
+		return one, operation.Refuse("SPECIAL_FILE", "%s is no plain file", c.path).With("path", c.path)
+	}
+	var err error
+	if one.current, err = g.at.root.Item(ctx, c.path); err != nil {
+		return one, err
+	}
+	b, now, p := entryOf(c.base), entryOf(one.current), entryOf(c.proposed)
+	one.decision = workspace.Decide(b, now, p)
+	if now.Kind == workspace.Absent && p.Kind != workspace.Absent && one.decision.Action == workspace.Take {
+		for dir := path.Dir(c.path); dir != "."; dir = path.Dir(dir) {
+			there, err := g.directory(ctx, dir)
+			if err != nil {
+				return one, err
+			}
+			if why, clash := workspace.Under(entryOf(itemAt(base, dir)), entryOf(there)); clash {
+				one.decision = workspace.Decision{Action: workspace.Clash, Conflict: why}
+			}
+		}
+	}
+	if one.decision.Action == workspace.Merge {
+		if err := g.merge(ctx, &one); err != nil {
+			return one, err
+		}
+	}
+	if one.decision.Action == workspace.Clash {
+		g.resolve(&one)
+	}
+	if one.decision.Action == workspace.Take && (now.Kind == workspace.Directory) != (p.Kind == workspace.Directory) && now.Kind != workspace.Absent && p.Kind != workspace.Absent {
+		one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictType} // a directory is not exchanged for a file
+	}
+	return one, nil
+}
+
+func itemAt(all map[string]tree.Item, path string) tree.Item {
+	if i, ok := all[path]; ok {
+		return i
+	}
+	return tree.Item{Kind: tree.Absent}
+}
+
+// directory is what the project has at the path of a directory, looked at once.
+func (g *integration) directory(ctx context.Context, dir string) (tree.Item, error) {
+	i, ok := g.seen[dir]
+	if !ok {
+		var err error
+		if i, err = g.at.root.Item(ctx, dir); err != nil {
+			return i, err
+		}
+		g.seen[dir] = i
+	}
+	return i, nil
+}
+
+// shownDigest is what callers know of what the project has under a path.
+func shownDigest(i tree.Item) string {
+	if i.Kind == tree.Absent {
+		return string(tree.Absent)
+	}
+	return i.Digest
+}
+
+// resolve takes what a caller who has seen the project's side made of a conflict.
+func (g *integration) resolve(one *pathPlan) {
+	if g.in.Seen[one.path] == "" || g.in.Seen[one.path] != shownDigest(one.current) {
+		return
+	}
+	one.decision = workspace.Decision{Action: workspace.Take}
+	if g.in.Accept[one.path] == "current" || entryOf(one.current) == entryOf(one.proposed) {
+		one.decision = workspace.Decision{Action: workspace.Keep}
+	}
+}
+
+// unmerged are names of files whose lines mean nothing by themselves: a clean merge of them can be broken.
+var unmerged = []string{".json", ".ipynb", ".lock", ".min.js", ".svg"}
+
+// lockFiles are those that have no ending of their own.
+var lockFiles = []string{"go.sum", "package-lock.json", "pnpm-lock.yaml"}
+
+// merge merges the three sides of a file.
+func (g *integration) merge(ctx context.Context, one *pathPlan) error {
+	base, err := g.p.dir.Bytes(one.base.Digest, text.MaxMergeSize)
+	if err != nil {
+		return err
+	}
+	sides := []*text.File{text.Parse(base), nil, nil}
+	for i, side := range []struct {
+		x  *target
+		at tree.Item
+	}{{g.at, one.current}, {g.copy, one.proposed}} {
+		got, err := g.s.bytes(ctx, side.x, one.path, text.MaxMergeSize)
+		if tree.CodeOf(err) == tree.LimitExceeded {
+			one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictBinary}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if got.SHA256 != side.at.Digest {
+			return operation.Refuse(workspace.CanonicalMoved, "%s changes at this moment; nothing was changed", one.path).With("path", one.path)
+		}
+		sides[i+1] = text.Parse(got.Data)
+	}
+	m := text.Merge(sides[0], sides[1], sides[2])
+	structured := slices.Contains(lockFiles, path.Base(one.path)) || slices.ContainsFunc(unmerged, func(end string) bool { return strings.HasSuffix(one.path, end) })
+	switch {
+	case m.Outcome == text.Clean && !structured:
+		one.merged = m.After
+	case m.Outcome == text.Clean:
+		one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictText}
+	default:
+		one.decision, one.marked = workspace.Decision{Action: workspace.Clash, Conflict: workspace.Conflict(m.Outcome)}, m.Marked
+	}
+	return nil
+}
+
+// bytes reads a file that may be read.
+func (s *Service) bytes(ctx context.Context, x *target, path string, limit int64) (tree.Content, error) {
+	at, err := s.resolve(ctx, x, path, tree.Read)
+	if err != nil {
+		return tree.Content{}, err
+	}
+	defer at.Close()
+	return at.Read(ctx, limit)
+}
+
+// intend is the change of the project that a decision asks for.
+func (g *integration) intend(ctx context.Context, one pathPlan) error {
+	if err := g.allowed(ctx, one); err != nil {
+		return err
+	}
+	in := tree.Intent{Path: one.path, BreakLinks: g.p.Break}
+	if one.current.Kind != tree.Absent {
+		in.Expect = one.current.Digest
+	}
+	there, want := one.current.Kind, one.proposed.Kind
+	mode := fs.FileMode(one.current.Mode)
+	executable := func(exec bool) fs.FileMode {
+		if exec {
+			return mode | mode&0o444>>2
+		}
+		return mode &^ 0o111
+	}
+	switch one.decision.Action {
+	case workspace.Merge:
+		in.Kind, in.Data = tree.Replace, one.merged.Raw()
+		in.Mode = executable(one.decision.Exec)
+	case workspace.Mix:
+		in.Kind, in.Mode = tree.SetMode, executable(one.decision.Exec)
+		if one.decision.Proposed {
+			in.Kind, in.From = tree.Replace, g.from(ctx, one)
+		}
+	case workspace.Take:
+		switch {
+		case want == tree.Absent && there == tree.Directory:
+			in.Kind = tree.Rmdir
+		case want == tree.Absent:
+			in.Kind = tree.Delete
+		case want == tree.Directory:
+			in.Kind = tree.Mkdir
+		case want == tree.Link:
+			in.Kind, in.Link = tree.Replace, &one.proposed.Link
+		case there == tree.File:
+			in.Kind = tree.SetMode
+			in.Mode = executable(one.proposed.Mode&0o100 != 0)
+			if one.proposed.Digest != one.current.Digest {
+				in.Kind, in.From = tree.Replace, g.from(ctx, one)
+			}
+		default:
+			in.Kind, in.From, in.Mode = tree.Replace, g.from(ctx, one), fs.FileMode(one.proposed.Mode)
+		}
+		if in.Kind == tree.Replace && there == tree.Absent {
+			in.Kind = tree.Add
+		}
+	case workspace.Keep, workspace.Clash:
+		return nil
+	}
+	g.intents = append(g.intents, in)
+	return nil
+}
+
+// allowed asks the policy about a path of the project.
+func (g *integration) allowed(ctx context.Context, one pathPlan) error {
+	seen := tree.Seen{Path: one.path, Facts: tree.Facts{Kind: one.current.Kind}}
+	if err := g.s.judge(ctx, g.at, seen, policy.AccessWrite); err != nil {
+		return err
+	}
+	if v := g.s.verdict(ctx, g.at, seen, policy.AccessWrite); v.Decision == policy.Confirm {
+		g.reasons = append(g.reasons, one.path+": "+v.Reason)
+	}
+	return nil
+}
+
+// from reads a file of the working copy, and wants it to be what was decided about.
+func (g *integration) from(ctx context.Context, one pathPlan) func(io.Writer) error {
+	return func(w io.Writer) error {
+		at, err := g.copy.root.Resolve(one.path, tree.Read)
+		if err != nil {
+			return err
+		}
+		defer at.Close()
+		data, err := at.Copy(ctx, w)
+		if err == nil && data != one.proposed.Digest {
+			err = operation.Refuse(workspace.Busy, "%s changes in the workspace at this moment; nothing was changed", one.path).Retrying(fault.AfterWait)
+		}
+		return err
+	}
+}
+
+// clashes are the paths in conflict.
+func (g *integration) clashes() (all []pathPlan) {
+	for _, one := range g.paths {
+		if one.decision.Action == workspace.Clash {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func (g *integration) shown(one pathPlan, bundle string) conflictShown {
+	return conflictShown{shownPath: showPath(one.path), Kind: one.decision.Conflict, Current: shownDigest(one.current), Bundle: bundle}
+}
+
+// ready refuses an integration that cannot be carried out as a whole.
+func (g *integration) ready(ctx context.Context) error {
+	if why := g.repositoryBusy(); why != "" {
+		return operation.Refuse(workspace.RepositoryBusy, "the repository of the project is in the middle of something (%s)", why).Retrying(fault.AfterWait).With("found", why)
+	}
+	if len(g.outside) > 0 && !g.in.Preserve {
+		paths, more := firstOf(pathsOf(g.outside), maxChanges)
+		return operation.Refuse(workspace.OutOfScope, "%d paths outside of the scope were changed", len(g.outside)).With("paths", paths).With("more", more).
+			With("hint", "amend_workspace_scope takes them in; preserve_out_of_scope keeps them in a snapshot")
+	}
+	clashes := g.clashes()
+	if len(clashes) == 0 {
+		return nil
+	}
+	shown, err := g.bundles(ctx, clashes)
+	if err != nil {
+		return err
+	}
+	shown, more := shown[:min(len(shown), maxChanges)], max(0, len(shown)-maxChanges)
+	code, message := workspace.Conflicts, "%d paths were changed on both sides; nothing was applied"
+	for _, one := range clashes {
+		if g.in.Seen[one.path] != "" {
+			code, message = workspace.CanonicalMoved, "%d paths are in conflict, and some of them changed in the project since they were seen; nothing was applied"
+		}
+	}
+	seen := map[string]string{}
+	for _, c := range shown {
+		seen[c.Path+c.Pct] = c.Current
+	}
+	return operation.Refuse(code, message, len(clashes)).Ending(operation.OutcomeConflict).With("conflicts", shown).With("more", more).
+		With("hint", "resolve each in the workspace, or choose a side with accept; then call again with seen_current")
+}
+
+// unfinishedGit are files of a repository that is in the middle of something.
+var unfinishedGit = []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "index.lock"}
+
+// repositoryBusy names what says that somebody is in the middle of something in the repository; "" nothing does.
+func (g *integration) repositoryBusy() string {
+	for _, name := range unfinishedGit {
+		if p, err := g.at.root.Resolve(".git/"+name, tree.Look); err == nil {
+			_ = p.Close() // it was only looked at
+			return name
+		}
+	}
+	return ""
+}
+
+func (g *integration) answer() integrated {
+	a := integrated{Applied: []appliedPath{}, Merged: []string{}, Conflicts: []conflictShown{}}
+	for _, one := range g.paths {
+		switch one.decision.Action {
+		case workspace.Keep:
+			a.Unchanged++
+		case workspace.Take, workspace.Mix, workspace.Merge:
+			if one.decision.Action == workspace.Merge && len(a.Merged) < maxChanges {
+				a.Merged = append(a.Merged, text.EncodePath(one.path))
+			}
+			if len(a.Applied) == maxChanges {
+				a.More++
+				continue
+			}
+			a.Applied = append(a.Applied, appliedPath{showPath(one.path), change{path: one.path, base: one.current, proposed: one.proposed}.kind()})
+		case workspace.Clash:
+		}
+	}
+	return a
+}
+
+// question asks a person when a path makes other programs act.
+func (g *integration) question() *Question {
+	if len(g.reasons) == 0 {
+		return nil
+	}
+	type frozen struct{ Path, Kind, Current, Proposed string }
+	var all []frozen
+	var shown strings.Builder
+	for _, one := range g.paths {
+		all = append(all, frozen{one.path, string(one.decision.Action), one.current.Digest, one.proposed.Digest})
+		shown.WriteString(change{path: one.path, base: one.current, proposed: one.proposed}.kind() + " " + one.path + "\n")
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		panic("work: a record of texts cannot be written: " + err.Error())
+	}
+	return &Question{Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx integration 1\n"+g.p.ID+"\n"), raw...)), Display: shown.String(), Reasons: g.reasons}
+}
+
+// stage stages the batch, keeps what is not integrated, and writes what will be BASE afterwards.
+func (g *integration) stage(ctx context.Context) (any, error) {
+	var err error
+	if g.area, err = g.at.root.Area(g.s.cfg.State); err != nil {
+		return nil, problem(err)
+	}
+	g.was = integrateEvidence{
+		Workspace: g.p.ID, Project: g.p.Workspace.Project, Answer: g.answer(), KeepOpen: g.in.KeepOpen, Message: g.s.cfg.Redact(g.in.Message),
+	}
+	g.was.Answer.ID = g.s.cfg.IDs.New(id.Integration)
+	g.was.Answer.Commit = g.was.Message
+	if g.was.Message == "" {
+		g.was.Answer.Commit = g.p.Purpose
+	}
+	g.was.Answer.Git = g.s.gitHead(ctx, g.at)
+	if len(g.outside) > 0 {
+		if g.was.Answer.Preserved, err = g.s.preserve(ctx, g.p); err != nil {
+			return nil, err
+		}
+	}
+	for _, in := range g.intents {
+		if len(g.was.Paths) < workspace.MaxPaths {
+			g.was.Paths = append(g.was.Paths, in.Path)
+		}
+	}
+	if g.was.Batch, err = g.at.root.Stage(ctx, g.area, g.id, g.intents, g.s.conditions(ctx, g.at)); err != nil {
+		return nil, problem(err)
+	}
+	g.was.Base, err = g.next(ctx)
+	return g.was, err
+}
+
+// next writes the BASE of the next revision: of each path in the scope what the working copy has. Where something was
+// merged, or the project's side was chosen, that is older than what the project has, as if the project had gone on since.
+func (g *integration) next(ctx context.Context) (workspace.Copied, error) {
+	now := byPath(g.base)
+	for _, one := range g.paths {
+		if one.proposed.Kind == tree.Absent {
+			delete(now, one.path)
+			continue
+		}
+		now[one.path] = one.proposed
+		if one.proposed.Kind == tree.File {
+			if err := g.p.dir.Keep(ctx, one.proposed.Digest, one.path); err != nil {
+				return workspace.Copied{}, problem(err)
+			}
+		}
+	}
+	var m tree.Manifest
+	for _, i := range now {
+		m.Items = append(m.Items, i)
+	}
+	m.Sort()
+	w := g.p.Workspace
+	w.Base.Rev, w.Base.Digest, w.Base.At = w.Rev+1, m.Digest(), g.s.cfg.Now()
+	about, err := json.Marshal(w)
+	if err != nil {
+		return workspace.Copied{}, err
+	}
+	return w.Base, problem(g.p.dir.Write(w.Base.Rev, tree.Record{About: about, Manifest: m}))
+}
+
+func (g *integration) drop() {
+	if g.area != nil {
+		_ = g.area.Discard(g.id) // what is left of it is found by the next start
+	}
+}
+
+func (g *integration) run(ctx context.Context) (any, error) {
+	o, err := g.at.root.Apply(ctx, g.area, g.was.Batch, g.s.conditions(ctx, g.at))
+	if err != nil {
+		return nil, problem(err)
+	}
+	return g.end(o)
+}
+
+// end is what an integration has come to, as an answer.
+func (g *integration) end(o tree.Outcome) (any, error) {
+	if err := notApplied(o); err != nil {
+		return nil, err
+	}
+	a := g.was.Answer
+	a.Warnings, a.Weak = o.Warnings, weak(o)
+	return a, nil
+}
+
+// keep takes the workspace through the states of its integration, in the commits of the operation.
+func (g *integration) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error {
+	if t.op.State == operation.Claimed {
+		return nil
+	}
+	w, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: g.was.Workspace})
+	if err != nil {
+		return err
+	}
+	switch t.op.State {
+	case operation.Dispatched:
+		if err := w.Exactly(g.p.given); err != nil {
+			return err
+		}
+		if err := claim(ctx, tx, w); w.State == workspace.Suspended && err != nil {
+			return err
+		}
+		w.State, w.Changed = workspace.Integrating, g.s.cfg.Now()
+		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+	case operation.Failed:
+		w.State, w.Changed = workspace.Open, g.s.cfg.Now()
+		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+	case operation.Unknown:
+		w.State, w.Why, w.Changed = workspace.Attention, "the operation "+t.op.ID+" is contested", g.s.cfg.Now()
+		if err := g.s.tellWorkspace(ctx, tx, t, w, event.WorkspaceDisputed, "an integration is in dispute", g.was.Paths); err != nil {
+			return err
+		}
+		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+	case operation.Succeeded:
+		return g.s.integratedNow(ctx, tx, t, a, g.was)
+	case operation.Claimed:
+	}
+	return nil
+}
+
+// integratedNow records that a workspace is in its project.
+func (s *Service) integratedNow(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer, was integrateEvidence) error {
+	i := workspace.Integration{
+		ID: was.Answer.ID, Workspace: was.Workspace, Project: was.Project, Operation: t.op.ID, Batch: was.Batch.ID, Message: was.Message, Paths: was.Paths,
+		Changed: len(was.Batch.Changes), Snapshot: was.Answer.Preserved, At: s.cfg.Now(),
+	}
+	if err := tx.PutIntegration(ctx, workspace.PutIntegration{Integration: i}); err != nil {
+		return err
+	}
+	last, err := tx.Integrations(ctx, workspace.ListIntegrations{Limit: 1})
+	if err != nil {
+		return err
+	}
+	w, err := s.revise(ctx, tx, t, was.Workspace, a, func(w *workspace.Workspace) {
+		w.Base, w.Why = was.Base, ""
+		w.Base.After = last[0].Seq
+		if w.State = workspace.Integrated; was.KeepOpen {
+			w.State = workspace.Open
+		}
+		if was.Answer.Preserved != "" {
+			w.Snapshot = was.Answer.Preserved
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.tellWorkspace(ctx, tx, t, w, event.WorkspaceIntegrated, "a workspace was integrated: "+firstLine(w.Purpose), i)
+}
+
+func (g *integration) settle(ctx context.Context) {
+	g.s.cleared(ctx, g.at.root.Finish(ctx, g.area, g.was.Batch))
+}
+
+func (g *integration) close() {
+	if g.area != nil {
+		_ = g.area.Close() // what was written to it is flushed
+	}
+	for _, x := range []*target{g.at, g.copy} {
+		if x != nil {
+			x.close()
+		}
+	}
+	if g.release != nil {
+		g.release()
+	}
+}
+
+// recoverIntegrate carries an integration to its end, or clears away what was staged for one that never began.
+func recoverIntegrate(ctx context.Context, s *Service, t *turn) (data any, end ending, err error) {
+	x, err := s.ofProject(ctx, t.op.Project)
+	if err != nil {
+		return nil, nil, undecided(err)
+	}
+	g := &integration{s: s, t: t, at: x, id: batchID(t.op)}
+	if g.area, err = x.root.Area(s.cfg.State); err != nil {
+		return nil, g, undecided(err)
+	}
+	if t.op.State == operation.Claimed {
+		return nil, g, undecided(g.area.Discard(g.id))
+	}
+	if g.was, err = evidenceOf[integrateEvidence](t.op); err != nil {
+		return nil, g, err
+	}
+	o, err := x.root.Recover(ctx, g.area, g.was.Batch, tree.Conditions{})
+	if err != nil {
+		return nil, g, undecided(err)
+	}
+	data, err = g.end(o)
+	return data, g, err
+}

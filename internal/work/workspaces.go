@@ -1,0 +1,232 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"sync"
+
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
+)
+
+// packet is a workspace that a call is about, with its project.
+type packet struct {
+	workspace.Workspace
+	session.Admission
+	given workspace.Handle
+	dir   tree.Packet
+}
+
+// packet finds the workspace of a call, by a handle or an id. One of somebody else does not exist, unless its owner shares
+// the session that the call names.
+func (s *Service) packet(ctx context.Context, t *turn, ref string, act session.Act) (packet, error) {
+	var p packet
+	h, err := workspace.ParseHandle(ref)
+	if err != nil {
+		return p, err
+	}
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		p, err = s.packetIn(ctx, r, t, h, act)
+		return err
+	})
+	t.op.Project, t.op.Session = p.Workspace.Project, p.Admission.Session.ID
+	return p, err
+}
+
+func (s *Service) packetIn(ctx context.Context, r store.Reader, t *turn, h workspace.Handle, act session.Act) (packet, error) {
+	none := operation.Refuse(operation.NotFound, "there is no workspace %.80s", h.ID).
+		Then(operation.Next{Tool: "reconcile_project_state", Args: map[string]any{}, Why: "which workspaces there are"})
+	w, err := r.WorkspaceByID(ctx, workspace.ByID{ID: h.ID})
+	if kind := fault.KindOf(err); kind == fault.NotFound || kind == fault.Conflict || err == nil && w.ID != h.ID {
+		return packet{}, none
+	}
+	if err != nil {
+		return packet{}, err
+	}
+	p := packet{Workspace: w, given: h, dir: tree.Packet{Dir: w.Dir}}
+	if ref := t.text("remote_session_id"); ref != "" {
+		p.Admission, err = session.Admit(ctx, r, session.AdmitRequest{Session: ref, Principal: t.Principal, Act: act})
+		if err == nil && (p.Admission.Project.ID != w.Project || w.Principal != t.Principal && w.Principal != p.Admission.Session.Principal) {
+			err = none
+		}
+		return p, err
+	}
+	if w.Principal != t.Principal {
+		return packet{}, none
+	}
+	p.Admission, err = session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: w.Project, Principal: t.Principal, Act: act})
+	return p, err
+}
+
+// copy opens the working copy as the target of tools. The rules are those of the project: what is in the copy cannot loosen
+// them.
+func (s *Service) copy(p packet) (*target, error) {
+	if ok, err := p.dir.Exists(); err != nil {
+		return nil, problem(err)
+	} else if !ok {
+		return nil, operation.Refuse(workspace.WrongState, "the directory of the workspace is missing").With("state", "missing").With("handle", p.Handle().String()).
+			Then(operation.Next{Tool: "resume_workspace", Args: map[string]any{"ws": p.ID, operation.IDField: "restore-" + p.ID}, Why: "restores it from its last snapshot"})
+	}
+	root, err := tree.Open(p.dir.Copy(), tree.Options{Areas: s.cfg.Own, ByPath: p.Admission.Project.By == session.ByPath})
+	if err != nil {
+		return nil, problem(err)
+	}
+	return &target{Admission: p.Admission, root: root, rulesOf: p.project(), rules: s.cfg.Rules(p.project()), workspace: &p.Workspace}, nil
+}
+
+// project is the root of the project, without links.
+func (p packet) project() string {
+	if real, err := filepath.EvalSymlinks(p.Admission.Project.Path); err == nil {
+		return real
+	}
+	return p.Admission.Project.Path
+}
+
+// base reads the manifest of BASE.
+func (p packet) base() (tree.Manifest, error) {
+	r, err := p.dir.Read(p.Base.Rev)
+	return r.Manifest, problem(err)
+}
+
+// leases keep a workspace from being changed as a whole while something in it is changed. They are this daemon's: nobody
+// else changes what is its own.
+type leases struct {
+	mu   sync.Mutex     // guards held
+	held map[string]int // -1: as a whole; otherwise how many change something in it
+}
+
+// take leases a workspace, as a whole or not. WORKSPACE_BUSY.
+func (l *leases) take(id string, whole bool) (release func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.held[id]; n < 0 || whole && n > 0 {
+		return nil, operation.Refuse(workspace.Busy, "another call is changing the workspace %s", id).Retrying(fault.AfterWait).
+			Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": id}, Why: "what it has come to"})
+	}
+	step := 1
+	if whole {
+		step = -1
+	}
+	l.held[id] += step
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.held[id] -= step; l.held[id] == 0 {
+			delete(l.held, id)
+		}
+	}), nil
+}
+
+// whole leases a workspace for a change of it as a whole: no job may live in it, and its handle has to be the present one.
+func (s *Service) whole(p packet, states ...workspace.State) (release func(), err error) {
+	if err := s.still(p); err != nil {
+		return nil, err
+	}
+	if err := p.Exactly(p.given); err != nil {
+		return nil, err
+	}
+	if err := p.In(states...); err != nil {
+		return nil, err
+	}
+	release, err = s.leases.take(p.ID, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.still(p); err != nil { // one that was started right before
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// still refuses while a job of the workspace lives. JOBS_RUNNING.
+func (s *Service) still(p packet) error {
+	jobs := s.jobs.in(p.ID)
+	if len(jobs) == 0 {
+		return nil
+	}
+	return operation.Refuse(workspace.JobsRunning, "commands run in the workspace").Retrying(fault.AfterWait).With("jobs", jobs).
+		Then(operation.Next{Tool: "command_status", Args: map[string]any{"job_id": jobs[0], "wait_ms": 20000}, Why: "waits for its end"}).
+		Then(operation.Next{Tool: "stop_command", Args: map[string]any{"job_id": jobs[0], operation.IDField: "stop-" + jobs[0]}, Why: "ends it"})
+}
+
+// in are the jobs that live in a workspace.
+func (q *jobs) in(id string) (ids []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.live {
+		if j := l.get(); j.Workspace == id {
+			ids = append(ids, j.ID)
+		}
+	}
+	return ids
+}
+
+// revise writes the next revision of a workspace, after it was changed by change. It is for the commit that records the
+// change; somebody may have raised the revision meanwhile by another change in it.
+func (s *Service) revise(ctx context.Context, tx store.Tx, t *turn, id string, a *operation.Answer, change func(*workspace.Workspace)) (workspace.Workspace, error) {
+	w, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: id})
+	if err != nil {
+		return w, err
+	}
+	w = w.Next(workspace.Step{Tool: t.Tool, Operation: t.op.ID, At: s.cfg.Now()})
+	if change != nil {
+		change(&w)
+	}
+	if a != nil {
+		a.Handle = w.Handle().String()
+	}
+	return w, tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+}
+
+// tellWorkspace writes an event about a workspace.
+func (s *Service) tellWorkspace(ctx context.Context, tx store.Tx, t *turn, w workspace.Workspace, kind event.Kind, summary string, body any) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	refs := operationRefs(t.op)
+	refs[event.RefWorkspace], refs[event.RefProject] = w.ID, w.Project
+	_, err = tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: refs, Summary: summary, Body: raw})
+	return err
+}
+
+// conflictsDir is where the bundles of conflicts are in a working copy. It is nobody's change.
+const conflictsDir = ".conflicts"
+
+// proposed is the manifest of the working copy.
+func proposed(ctx context.Context, x *target) (tree.Manifest, error) {
+	m, err := x.root.Survey(ctx, tree.SurveyOptions{Skip: func(v tree.Visit) bool { return v.Path == conflictsDir }})
+	return m, problem(err)
+}
+
+// byPath is a manifest for looking up.
+func byPath(m tree.Manifest) map[string]tree.Item {
+	all := make(map[string]tree.Item, len(m.Items))
+	for _, i := range m.Items {
+		all[string(i.Path)] = i
+	}
+	return all
+}
+
+// entryOf is an item as decisions are made about it. Of a directory nothing counts but that it is one.
+func entryOf(i tree.Item) workspace.Entry {
+	switch i.Kind {
+	case tree.File:
+		return workspace.Entry{Kind: workspace.File, Exec: i.Mode&0o100 != 0, Digest: i.Digest}
+	case tree.Link:
+		return workspace.Entry{Kind: workspace.Link, Digest: i.Digest}
+	case tree.Directory:
+		return workspace.Entry{Kind: workspace.Directory}
+	case tree.Other:
+		return workspace.Entry{Kind: workspace.Other}
+	case tree.Absent:
+	}
+	return workspace.Entry{Kind: workspace.Absent}
+}

@@ -1,0 +1,212 @@
+package work
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/text"
+	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
+)
+
+// WorkspaceStatus are the arguments of workspace_status.
+type WorkspaceStatus struct {
+	Claims
+	Session string `json:"remote_session_id,omitempty" jsonschema:"the session"`
+	Handle  string `json:"handle" jsonschema:"a handle, or the id of a workspace"`
+	Diff    string `json:"diff,omitempty" jsonschema:"none, names or patch; names without it"`
+}
+
+const (
+	// maxChanges is how many changes an answer names.
+	maxChanges = 200
+	// maxPatch bounds a file whose change is shown, in bytes.
+	maxPatch = 1 << 20
+)
+
+// workspaceShown is a workspace as it is told.
+type workspaceShown struct {
+	ID         string            `json:"workspace_id"`
+	State      workspace.State   `json:"state"`
+	Why        string            `json:"why,omitempty"`
+	Rev        int               `json:"rev"`
+	Purpose    string            `json:"purpose"`
+	Project    string            `json:"project"`
+	Path       string            `json:"path"`
+	Mutable    []string          `json:"mutable"`
+	Overlap    workspace.Overlap `json:"on_overlap"`
+	Snapshot   string            `json:"snapshot,omitempty"`
+	Dirty      string            `json:"dirty"` // yes, no or unverified
+	Changes    []changeShown     `json:"changes,omitempty"`
+	Outside    []changeShown     `json:"out_of_scope,omitempty"`
+	More       int               `json:"more,omitempty"`
+	Linked     []string          `json:"hard_linked,omitempty"`
+	Jobs       []string          `json:"jobs,omitempty"`
+	Superseded []string          `json:"superseded_by,omitempty"`
+	History    []workspace.Step  `json:"history,omitempty"`
+	Patch      string            `json:"patch,omitempty"`
+}
+
+// changeShown is a change as it is told.
+type changeShown struct {
+	shownPath
+	Change string `json:"change"`
+	// Current says what the project did to the path since BASE, "" nothing.
+	Current string `json:"project,omitempty"`
+}
+
+func workspaceStatus(ctx context.Context, s *Service, t *turn) (any, error) {
+	var in WorkspaceStatus
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	if in.Diff != "" && in.Diff != "none" && in.Diff != "names" && in.Diff != "patch" {
+		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no diff; none, names and patch are", in.Diff)
+	}
+	p, err := s.packet(ctx, t, in.Handle, session.ActRead)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.showWorkspace(ctx, p, in.Diff)
+	return outcome{data: out, handle: p.Handle().String()}, err
+}
+
+func (s *Service) showWorkspace(ctx context.Context, p packet, diff string) (workspaceShown, error) {
+	out := workspaceShown{
+		ID: p.ID, State: p.State, Why: p.Why, Rev: p.Rev, Purpose: p.Purpose, Project: p.Admission.Project.Name, Path: p.dir.Copy(), Mutable: scopePaths(p.Workspace),
+		Overlap: p.Overlap, Snapshot: p.Snapshot, Dirty: "unverified", Jobs: s.jobs.in(p.ID), History: p.History,
+	}
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		out.Superseded, err = superseded(ctx, r, p.Workspace)
+		return err
+	})
+	if err != nil || diff == "none" || p.Base.Rev == 0 || p.State == workspace.Retired || p.State == workspace.Quarantined {
+		return out, err
+	}
+	x, err := s.copy(p)
+	if err != nil {
+		return out, err
+	}
+	defer x.close()
+	_, all, err := s.diffOf(ctx, p, x)
+	if err != nil {
+		return out, err
+	}
+	out.Dirty = "no"
+	if len(all) > 0 {
+		out.Dirty = "yes"
+	}
+	project, err := s.open(p.Admission)
+	if err != nil {
+		project = nil // what the project has now cannot be told: what the workspace has, can
+	} else {
+		defer project.close()
+	}
+	var patch strings.Builder
+	for _, c := range all {
+		shown := changeShown{shownPath: showPath(c.path), Change: c.kind()}
+		if project != nil {
+			shown.Current = movedTo(ctx, project, c)
+		}
+		if len(out.Changes)+len(out.Outside) == maxChanges {
+			out.More++
+			continue
+		}
+		if c.inside {
+			out.Changes = append(out.Changes, shown)
+		} else {
+			out.Outside = append(out.Outside, shown)
+		}
+		if diff == "patch" {
+			patch.WriteString(s.patchOf(ctx, p, x, c))
+		}
+	}
+	for _, l := range p.Base.Aliases {
+		if l.Why == "hardlink" {
+			out.Linked = append(out.Linked, l.Path)
+		}
+	}
+	out.Linked, _ = firstOf(out.Linked, maxLeftOut)
+	out.Patch = s.cfg.Redact(patch.String())
+	return out, nil
+}
+
+// movedTo says what the project did to a path since BASE.
+func movedTo(ctx context.Context, project *target, c change) string {
+	now, err := project.root.Item(ctx, c.path)
+	if err != nil {
+		return "unverified"
+	}
+	if entryOf(now) == entryOf(c.base) {
+		return ""
+	}
+	return change{path: c.path, base: c.base, proposed: now}.kind()
+}
+
+// patchOf is the change of one file from BASE to the working copy, as a unified difference.
+func (s *Service) patchOf(ctx context.Context, p packet, x *target, c change) string {
+	without := "# " + text.DiffName(c.path) + ": " + c.kind() + "\n"
+	from, to, fromName, toName := text.Parse(nil), text.Parse(nil), "", ""
+	if c.base.Kind == tree.File {
+		data, err := os.ReadFile(p.dir.Blob(c.base.Digest))
+		if err != nil || len(data) > maxPatch || !plainText(data) {
+			return without
+		}
+		from, fromName = text.Parse(data), c.path
+	}
+	if c.proposed.Kind == tree.File {
+		at, err := s.resolve(ctx, x, c.path, tree.Read)
+		if err != nil {
+			return without
+		}
+		defer at.Close()
+		got, err := at.Read(ctx, maxPatch)
+		if err != nil || !plainText(got.Data) {
+			return without
+		}
+		to, toName = text.Parse(got.Data), c.path
+	}
+	if c.base.Kind == tree.Link || c.proposed.Kind == tree.Link || fromName == "" && toName == "" {
+		return without
+	}
+	return text.Diff(fromName, toName, from, to)
+}
+
+// maxSuperseding is how many integrations an answer names.
+const maxSuperseding = 10
+
+// superseded are the integrations that touched the scope of a workspace after its BASE, the newest first.
+func superseded(ctx context.Context, r store.Reader, w workspace.Workspace) (ids []string, err error) {
+	page, err := r.Integrations(ctx, workspace.ListIntegrations{Project: w.Project, Limit: workspace.MaxPage})
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range page {
+		if i.Workspace == w.ID || i.Seq <= w.Base.After || len(ids) == maxSuperseding {
+			continue
+		}
+		for _, path := range i.Paths {
+			if workspace.Inside(path, w.Mutable) {
+				ids = append(ids, i.ID)
+				break
+			}
+		}
+	}
+	return ids, nil
+}
+
+// lastIntegration is the number of the last one.
+func (s *Service) lastIntegration(ctx context.Context) (seq uint64, err error) {
+	err = s.cfg.DB.View(ctx, func(r store.Reader) error {
+		page, err := r.Integrations(ctx, workspace.ListIntegrations{Limit: 1})
+		if len(page) > 0 {
+			seq = page[0].Seq
+		}
+		return err
+	})
+	return seq, err
+}

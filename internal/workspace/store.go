@@ -1,0 +1,130 @@
+package workspace
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"mcpx/internal/fault"
+)
+
+// Reader reads the workspaces and their integrations. It is part of the transaction port that package store joins.
+type Reader interface {
+	// WorkspaceByID finds one. NotFound workspace-unknown, Conflict workspace-ambiguous.
+	WorkspaceByID(ctx context.Context, p ByID) (Workspace, error)
+	// Workspaces is one page, the newest first. A page that is shorter than the limit is the last one.
+	Workspaces(ctx context.Context, p ListWorkspaces) ([]Workspace, error)
+	// Integrations is one page, the newest first.
+	Integrations(ctx context.Context, p ListIntegrations) ([]Integration, error)
+}
+
+// Store reads and changes them.
+type Store interface {
+	Reader
+	// PutWorkspace writes a workspace whole. Conflict workspace-final when the stored one is retired and the new one is
+	// not; Stale workspace-stale when the stored one has a higher revision.
+	PutWorkspace(ctx context.Context, p PutWorkspace) error
+	// PutIntegration writes an integration, which never changes.
+	PutIntegration(ctx context.Context, p PutIntegration) error
+}
+
+// Integration is one application of a workspace to its project.
+type Integration struct {
+	ID        string    `json:"integration_id"` // int_
+	Workspace string    `json:"workspace_id"`
+	Project   string    `json:"project_id"`
+	Operation string    `json:"operation_id"`
+	Batch     string    `json:"batch_id"` // the displaced bytes are in the trash under this name
+	Message   string    `json:"message,omitempty"`
+	Paths     []string  `json:"paths"` // at most MaxPaths
+	Changed   int       `json:"changed"`
+	Snapshot  string    `json:"snapshot,omitempty"` // of what was changed outside of the scope
+	At        time.Time `json:"at"`
+	Seq       uint64    `json:"-"` // order, given by the store
+}
+
+// MaxPaths bounds the paths that an integration names.
+const MaxPaths = 1000
+
+// MaxPage bounds one page.
+const MaxPage = 200
+
+// ByID names one workspace; a beginning that only one has is enough.
+type ByID struct{ ID string }
+
+// PutWorkspace carries the workspace to write.
+type PutWorkspace struct{ Workspace Workspace }
+
+// PutIntegration carries the integration to write.
+type PutIntegration struct{ Integration Integration }
+
+// ListWorkspaces asks for the workspaces that fit every condition that is set.
+type ListWorkspaces struct {
+	Principal string // "" everybody's
+	Project   string
+	States    []State // none: every one
+	Before    uint64  // Seq of the last one of the page before; 0 begins with the newest
+	Limit     int     // 0 and everything above MaxPage is MaxPage
+}
+
+// PageLimit is the number of workspaces that the page may hold.
+func (p ListWorkspaces) PageLimit() int { return limited(p.Limit) }
+
+// Fits says whether a workspace is one of those that are asked for, apart from the page.
+func (p ListWorkspaces) Fits(w Workspace) bool {
+	return (p.Principal == "" || w.Principal == p.Principal) && (p.Project == "" || w.Project == p.Project) &&
+		(len(p.States) == 0 || slices.Contains(p.States, w.State))
+}
+
+// ListIntegrations asks for the integrations of a project, or of all.
+type ListIntegrations struct {
+	Project string
+	Before  uint64
+	Limit   int
+}
+
+// PageLimit is the number of integrations that the page may hold.
+func (p ListIntegrations) PageLimit() int { return limited(p.Limit) }
+
+func limited(limit int) int {
+	if limit < 1 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
+}
+
+// All reads every workspace that fits, the newest first.
+func All(ctx context.Context, r Reader, p ListWorkspaces) ([]Workspace, error) {
+	var all []Workspace
+	for {
+		page, err := r.Workspaces(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < p.PageLimit() {
+			return all, nil
+		}
+		p.Before = page[len(page)-1].Seq
+	}
+}
+
+// Unknown is the error for an id that no workspace has.
+func Unknown(id string) *fault.Error {
+	return fault.New(fault.NotFound, "workspace-unknown").Saying("there is no workspace %s", id).Hinting("`mcpx workspace list` shows the workspaces")
+}
+
+// Ambiguous is the error for a beginning of an id that several workspaces have.
+func Ambiguous(id string) *fault.Error {
+	return fault.New(fault.Conflict, "workspace-ambiguous").Saying("several workspaces begin with %s", id).Hinting("give more of the id; `mcpx workspace list` shows the workspaces")
+}
+
+// Final is the error for a workspace that is retired.
+func Final(id string) *fault.Error {
+	return fault.New(fault.Conflict, "workspace-final").Saying("the workspace %s is retired and stays so", id).Hinting("make another one")
+}
+
+// Stale is the error for a workspace that somebody has changed since it was read.
+func Stale(id string) *fault.Error {
+	return fault.New(fault.Stale, "workspace-stale").Saying("the workspace %s has changed meanwhile", id).Hinting("read it again")
+}

@@ -1,0 +1,193 @@
+package workspace
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpx/internal/operation"
+)
+
+// State says where a workspace stands.
+type State string
+
+// The states, durable-work.md section 6.
+const (
+	Creating    State = "creating"    // its scope is claimed, and it is copied
+	Open        State = "open"        // unfinished work
+	Suspended   State = "suspended"   // the same, without a claim
+	Integrating State = "integrating" // its changes are being applied
+	Attention   State = "attention"   // an application whose outcome somebody has to decide
+	Integrated  State = "integrated"  // its changes are in the project
+	Quarantined State = "quarantined" // a directory that nobody vouches for
+	Retired     State = "retired"     // final: its directory is in the trash
+)
+
+// Holds are the states in which the scope is claimed.
+var Holds = []State{Creating, Open, Integrating, Attention}
+
+// Unfinished are the states of a workspace that is not forgotten.
+var Unfinished = []State{Creating, Open, Suspended, Integrating, Attention, Quarantined}
+
+// Overlap says whether others may claim what the workspace claims.
+type Overlap string
+
+// The ways. Scopes that overlap are held at once only when every one of them says allow.
+const (
+	RefuseOverlap Overlap = "refuse"
+	AllowOverlap  Overlap = "allow"
+)
+
+// Workspace is an isolated work packet of a project.
+type Workspace struct {
+	ID        string         `json:"workspace_id"` // ws_
+	Rev       int            `json:"rev"`          // rises with each recorded change of the workspace
+	Principal string         `json:"principal"`
+	Project   string         `json:"project_id"`
+	Session   string         `json:"remote_session_id,omitempty"` // in which it was made
+	By        operation.Name `json:"operation"`                   // that made it
+	Purpose   string         `json:"purpose"`
+	State     State          `json:"state"`
+	Why       string         `json:"why,omitempty"` // of suspended, quarantined, attention and retired
+	Mutable   []Scope        `json:"mutable"`
+	Excludes  []string       `json:"excludes,omitempty"` // globs of what was not copied
+	Overlap   Overlap        `json:"on_overlap"`
+	Break     bool           `json:"hardlinks_break,omitempty"` // other names of a file with several may keep the old bytes
+	Dir       string         `json:"dir"`                       // holds the working copy and its BASE
+	Base      Copied         `json:"base"`
+	Snapshot  string         `json:"snapshot,omitempty"` // the last one that was made of it
+	History   []Step         `json:"history,omitempty"`  // the last revisions, the oldest first
+	Created   time.Time      `json:"created_at"`
+	Changed   time.Time      `json:"changed_at"`
+	Seq       uint64         `json:"-"` // order of making, given by the store at the first put
+}
+
+// Copied is what the copy of a project holds.
+type Copied struct {
+	Rev     int       `json:"rev"`    // since which BASE is this one
+	Digest  string    `json:"digest"` // of the manifest of BASE
+	Files   int       `json:"files"`
+	Bytes   int64     `json:"bytes"`
+	Method  string    `json:"copy_method"` // reflink, clonefile or copy
+	At      time.Time `json:"at"`
+	After   uint64    `json:"after,omitempty"` // number of the last integration before it
+	Skipped []Left    `json:"skipped,omitempty"`
+	Aliases []Left    `json:"aliases,omitempty"`
+}
+
+// Left is a path that was not copied, or that more than one name leads to.
+type Left struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// Step is one revision.
+type Step struct {
+	Rev       int       `json:"rev"`
+	Tool      string    `json:"tool"`
+	Operation string    `json:"operation_id"`
+	At        time.Time `json:"at"`
+}
+
+// MaxHistory bounds the revisions that a workspace remembers: what a stale handle is told about.
+const MaxHistory = 20
+
+// Next is the workspace after a recorded change.
+func (w Workspace) Next(step Step) Workspace {
+	w.Rev++
+	step.Rev = w.Rev
+	w.History = append(slices.Clone(w.History), step)
+	w.History = w.History[max(0, len(w.History)-MaxHistory):]
+	w.Changed = step.At
+	return w
+}
+
+// Handle is how callers name the workspace as they know it.
+func (w Workspace) Handle() Handle { return Handle{w.ID, w.Rev} }
+
+// Handle is a workspace at a revision.
+type Handle struct {
+	ID  string
+	Rev int
+}
+
+// String is ws_...@3.
+func (h Handle) String() string { return h.ID + "@" + strconv.Itoa(h.Rev) }
+
+// ParseHandle reads what String wrote. Without a revision it is 0.
+func ParseHandle(text string) (Handle, error) {
+	name, number, found := strings.Cut(text, "@")
+	rev, err := strconv.Atoi(number)
+	if !strings.HasPrefix(name, "ws_") || found && (err != nil || rev < 1) {
+		return Handle{}, operation.Refuse(operation.ArgumentInvalid, "%.80q is no handle; one looks like ws_...@3", text)
+	}
+	return Handle{name, rev}, nil
+}
+
+// Exactly refuses a handle of another revision. STALE_HANDLE tells the current one and what changed since.
+func (w Workspace) Exactly(h Handle) error {
+	if h.Rev == w.Rev {
+		return nil
+	}
+	since := []Step{}
+	for _, s := range w.History {
+		if s.Rev > h.Rev {
+			since = append(since, s)
+		}
+	}
+	r := operation.Refuse(StaleHandle, "the workspace has changed since %s", h).With("handle", w.Handle().String()).With("since", since)
+	if h.Rev == 0 {
+		r.Message = "this needs the handle with its revision"
+	}
+	return r.Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.Handle().String()}, Why: "what it is now"})
+}
+
+// In refuses an act that the state does not allow. WORKSPACE_STATE.
+func (w Workspace) In(states ...State) error {
+	if slices.Contains(states, w.State) {
+		return nil
+	}
+	r := operation.Refuse(WrongState, "the workspace is %s", w.State).With("state", w.State).With("handle", w.Handle().String())
+	switch w.State {
+	case Suspended, Quarantined:
+		return r.Then(operation.Next{Tool: "resume_workspace", Args: map[string]any{"ws": w.ID, operation.IDField: "resume-" + w.ID}, Why: "opens it again"})
+	case Attention:
+		return r.Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.ID}, Why: "what is in dispute"})
+	case Retired, Integrated:
+		return r.Then(operation.Next{Tool: "create_agent_workspace", Args: map[string]any{}, Why: "makes another one"})
+	case Creating, Open, Integrating:
+	}
+	return r
+}
+
+// Holder finds who holds something of a scope that is to be claimed. Workspaces that all allow overlap are not in each
+// other's way.
+func Holder(all []Workspace, claimed []Scope, o Overlap) (holder Workspace, theirs, ours Scope, held bool) {
+	for _, w := range all {
+		if w.Overlap == AllowOverlap && o == AllowOverlap {
+			continue
+		}
+		for _, a := range w.Mutable {
+			for _, b := range claimed {
+				if Overlaps(a, b) {
+					return w, a, b, true
+				}
+			}
+		}
+	}
+	return Workspace{}, Scope{}, Scope{}, false
+}
+
+// Held is the refusal of a claim. SCOPE_OVERLAP.
+func Held(holder Workspace, theirs, ours Scope) *operation.Refusal {
+	return operation.Refuse(ScopeOverlap, "%s is claimed by the workspace %s (%s)", ours.Path, holder.ID, holder.Purpose).
+		Retrying(afterWait).With("holder", map[string]any{
+		"workspace_id": holder.ID, "purpose": holder.Purpose, "state": holder.State, "project_id": holder.Project, "path": theirs.Path, "operation_id": holder.By.ID,
+	}).With("path", ours.Path).
+		Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": holder.ID}, Why: "what the holder is doing"})
+}
+
+// String is how the workspace is named in logs.
+func (w Workspace) String() string { return fmt.Sprintf("%s (%s)", w.Handle(), w.State) }
