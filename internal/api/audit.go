@@ -237,10 +237,20 @@ type EventsQuery struct {
 	Plan   string `json:"-" query:"plan"`
 	Path   string `json:"-" query:"path"`
 	Server string `json:"-" query:"server"`
+
+	Operation string `json:"-" query:"operation"`
+	Job       string `json:"-" query:"job"`
+	Session   string `json:"-" query:"session"`
+	Project   string `json:"-" query:"project"` // name or id
+
 	Since  string `json:"-" query:"since"`  // RFC 3339
 	Last   int    `json:"-" query:"last"`   // only the newest, at most MaxLast; 0 all
 	Follow bool   `json:"-" query:"follow"` // stay and send new ones
+	Beat   bool   `json:"-" query:"beat"`   // while it stays, send a line now and then that says that the daemon is there
 }
+
+// Beats says whether the stream has such lines.
+func (q EventsQuery) Beats() bool { return q.Beat && q.Follow }
 
 // MaxLast bounds EventsQuery.Last: they are held in memory until the end of the log was found.
 const MaxLast = 10_000
@@ -276,5 +286,9 @@ func VerdictText(v Verified) string {
 	case v.Count == 0:
 		return "there are no events"
 	}
-	return fmt.Sprintf("%d events are whole, %d to %d, head %s", v.Count, v.First, v.Last, v.Head)
+	text := fmt.Sprintf("%d events are whole, %d to %d, head %s", v.Count, v.First, v.Last, v.Head)
+	if v.Purged > 0 {
+		text += fmt.Sprintf("; the bodies of %d are not kept any more", v.Purged)
+	}
+	return text
 }

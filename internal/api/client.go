@@ -474,6 +474,8 @@ func lines[Line any](ctx context.Context, c *Client, name string, in any, emit f
 			return line.Error.Fault()
 		case line.End:
 			return nil
+		case line.Beat:
+			continue
 		}
 		var out Line
 		if err := json.Unmarshal(line.Line, &out); err != nil {

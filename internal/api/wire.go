@@ -43,6 +43,7 @@ func (p Problem) Fault() *fault.Error {
 // StreamLine is one line of an NDJSON stream. The last line has End; a stream without it was cut off.
 type StreamLine struct {
 	Line  json.RawMessage `json:"line,omitempty"`
+	Beat  bool            `json:"beat,omitempty"` // nothing has happened, and the daemon is there; only for callers that ask for it
 	End   bool            `json:"end,omitempty"`
 	Error *Problem        `json:"error,omitempty"` // only with End
 }

@@ -26,11 +26,12 @@ func Main(args []string) int {
 	e := &Env{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Getenv: os.Getenv, Version: release, Now: time.Now,
-		asks:  process.IsTerminal(os.Stdin) && process.IsTerminal(os.Stderr),
-		shows: process.IsTerminal(os.Stdout),
-		logs:  process.IsTerminal(os.Stderr),
-		color: process.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
-		tty:   controllingTerminal, ttyColor: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		asks:    process.IsTerminal(os.Stdin) && process.IsTerminal(os.Stderr),
+		shows:   process.IsTerminal(os.Stdout),
+		logs:    process.IsTerminal(os.Stderr),
+		color:   process.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		columns: func() int { return process.Columns(os.Stdout) },
+		tty:     controllingTerminal, ttyColor: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 	}
 	e.prove = e.tried
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

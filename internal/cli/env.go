@@ -30,6 +30,8 @@ type Env struct {
 	shows bool // Out is a terminal: somebody may look on
 	logs  bool // Err is a terminal: logs are text, not JSON
 
+	columns func() int // width of the terminal that Out is, 0 when it is none; nil: it is none
+
 	tty      func() (io.ReadWriteCloser, error) // opens the controlling terminal
 	ttyColor bool                               // colours are wanted there
 

@@ -34,7 +34,7 @@ var jobList = Command{
 			} else {
 				table := make([][]cell, 0, len(page.Jobs))
 				for _, j := range page.Jobs {
-					table = append(table, []cell{{j.ID, bold}, jobState(j), {stamp(j.Reserved), ""}, {short(commandText(j.Command), 60), ""}})
+					table = append(table, []cell{{j.ID, bold}, jobState(j), {stamp(j.Reserved), ""}, {short(j.Command.String(), 60), ""}})
 				}
 				e.table(w, []string{"JOB", "STATE", "SINCE", "COMMAND"}, table)
 			}
@@ -59,14 +59,6 @@ func jobState(j operation.Job) cell {
 	return cell{string(j.State), ""}
 }
 
-// commandText is a command as people read it, on one line.
-func commandText(c operation.JobCommand) string {
-	if c.Shell != "" {
-		return plain(c.Shell)
-	}
-	return plain(strings.Join(c.Argv, " "))
-}
-
 var jobShow = Command{
 	Path: "job show", Short: "Show one command of an agent and the end of what it wrote", Op: "job.show", Args: "JOB", Min: 1, Max: 1,
 	Example: "mcpx job show job_01J",
@@ -82,7 +74,7 @@ var jobShow = Command{
 		return e.Show(view, func(w io.Writer) {
 			state := jobState(view.Job)
 			line(w, "%s  %s", e.paint(bold, view.ID), e.paint(state.color, state.text))
-			facts := [][2]string{{"command", commandText(view.Command)}, {"directory", plain(view.Command.Dir)}}
+			facts := [][2]string{{"command", plain(view.Command.String())}, {"directory", plain(view.Command.Dir)}}
 			for _, f := range [][2]string{{"session", view.Session}, {"operation", view.By.ID}, {"reason", view.Reason}, {"because", plain(view.Text)}} {
 				if f[1] != "" {
 					facts = append(facts, f)

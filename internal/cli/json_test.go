@@ -43,6 +43,7 @@ var jsonOf = map[string][]string{
 	"approval show":                {"apr_a"},
 	"audit export":                 {"--to", "{NEW}"},
 	"audit list":                   {},
+	"observe":                      {"--no-follow"},
 	"audit run":                    {},
 	"audit verify":                 {},
 	"catalog candidates":           {},

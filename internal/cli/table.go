@@ -33,7 +33,7 @@ func commands() []Command {
 		catalogList, catalogSearch, catalogShow, catalogCandidates, catalogReview, catalogImport, catalogExport,
 		agentsDiscover, certifyAgent, agentsSelfCheck, agentsAuth, agentsControl, agentsMount, agentsUnmount,
 		profileList, profileShow, profileSet, profileRemove,
-		auditRun, auditList, auditVerify, auditExport,
+		auditRun, auditList, auditVerify, auditExport, observe,
 		planList, planShow,
 		policyExplain, policyCheck,
 		approvalList, approvalShow, approvalApprove, approvalDeny,

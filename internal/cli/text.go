@@ -31,7 +31,7 @@ func (e *Env) table(w io.Writer, header []string, rows [][]cell) {
 	all = append(append(all, head), rows...)
 	for _, row := range all {
 		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+			widths[i] = max(widths[i], width(c.text))
 		}
 	}
 	for _, row := range all {
@@ -43,7 +43,7 @@ func (e *Env) table(w io.Writer, header []string, rows [][]cell) {
 			}
 			b.WriteString(text)
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
+				b.WriteString(strings.Repeat(" ", widths[i]-width(c.text)+2))
 			}
 		}
 		line(w, "%s", strings.TrimRight(b.String(), " "))

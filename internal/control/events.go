@@ -16,6 +16,16 @@ func (c *Control) Events(ctx context.Context, in api.EventsQuery, emit func(even
 	if err := c.allow(ctx, "audit.list"); err != nil {
 		return err
 	}
+	if in.Project != "" {
+		err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+			p, err := projectNamed(ctx, r, in.Project)
+			in.Project = p.ID
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
 	list, err := eventsAsked(in)
 	if err != nil {
 		return err
@@ -53,7 +63,10 @@ func eventsAsked(in api.EventsQuery) (event.ListEvents, error) {
 		}
 		list.Since = at
 	}
-	for name, value := range map[event.Ref]string{event.RefAgent: in.Agent, event.RefPlan: in.Plan, event.RefPath: in.Path, event.RefServer: in.Server} {
+	for name, value := range map[event.Ref]string{
+		event.RefAgent: in.Agent, event.RefPlan: in.Plan, event.RefPath: in.Path, event.RefServer: in.Server,
+		event.RefOperation: in.Operation, event.RefJob: in.Job, event.RefSession: in.Session, event.RefProject: in.Project,
+	} {
 		if value != "" {
 			list.Refs[name] = value
 		}

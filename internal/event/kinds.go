@@ -75,6 +75,12 @@ const (
 	OperationDispatched Kind = "operation.dispatched"
 	OperationEnded      Kind = "operation.ended"
 
+	PolicyDecided Kind = "policy.decided"
+
+	FileChanged  Kind = "file.changed"
+	FileRemoved  Kind = "file.removed"
+	FileRestored Kind = "file.restored"
+
 	JobQueued  Kind = "job.queued"
 	JobStarted Kind = "job.started"
 	JobInput   Kind = "job.input"
@@ -197,9 +203,15 @@ var Kinds = map[Kind]string{
 
 	JobQueued:  "A command waits for its turn.",
 	JobStarted: "A command was started.",
-	JobInput:   "Something was written to the standard input of a command; the event says how much, never what.",
-	JobStopped: "Somebody wants a command to end.",
-	JobEnded:   "A command ended, could not be started, or is lost; the body says how.",
+
+	PolicyDecided: "The rules were asked whether an effect may begin: it may, a person has to say so, or it was refused; the body has the reasons.",
+
+	FileChanged:  "A file was written or renamed for an agent; the body has the difference.",
+	FileRemoved:  "A file or directory was removed for an agent, and lies where it can be restored from.",
+	FileRestored: "What was removed was put back.",
+	JobInput:     "Something was written to the standard input of a command; the event says how much, never what.",
+	JobStopped:   "Somebody wants a command to end.",
+	JobEnded:     "A command ended, could not be started, or is lost; the body says how.",
 
 	WorkspaceOpened:      "A workspace was made, and its copy is complete.",
 	WorkspaceIntegrated:  "The changes of a workspace were applied to its project.",

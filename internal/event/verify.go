@@ -49,7 +49,8 @@ func Verify(prev Event, run []Event) *Bad {
 // Verdict is what a look at a log found.
 type Verdict struct {
 	Closing
-	Purged uint64 `json:"purged_bodies"` // had a body that is no longer there
+	Purged uint64 `json:"purged_bodies"`    // had a body that is no longer there
+	Pruned Ranges `json:"pruned,omitempty"` // which they are; at most maxRanges, the first ones
 	Bad    *Bad   `json:"bad,omitempty"`
 }
 
@@ -66,6 +67,9 @@ func VerifyLog(ctx context.Context, r Reader, from, to uint64) (Verdict, error) 
 	})
 	return v, err
 }
+
+// maxRanges bounds the ranges that a verdict lists: kinds are kept for different times, so a log can have as many as events.
+const maxRanges = 100
 
 // Head is the last event of a log, as it was noted in another place.
 type Head struct {
@@ -90,8 +94,12 @@ func VerifyHead(ctx context.Context, r Reader, noted Head) (*Bad, error) {
 func (v *Verdict) count(run []Event) {
 	for _, e := range run {
 		v.add(e)
-		if e.BodySHA256 != "" && e.Body == nil {
-			v.Purged++
+		if !e.Pruned() {
+			continue
+		}
+		v.Purged++
+		if more := v.Pruned.Add(e.Seq); len(more) <= maxRanges {
+			v.Pruned = more
 		}
 	}
 }

@@ -136,6 +136,9 @@ func TestVerifyLog(t *testing.T) {
 	missing := slices.Delete(slices.Clone(whole), MaxEventPage, MaxEventPage+1)
 	verdict := func(first, last, purged uint64, bad *Bad) Verdict {
 		v := Verdict{Closing: Closing{Count: last - first + 1, First: first, Last: last, Head: whole[last-1].Hash}, Purged: purged, Bad: bad}
+		if purged > 0 { // the body of the first one
+			v.Pruned = Ranges{{1, 1}}
+		}
 		return v
 	}
 	for what, tc := range map[string]struct {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	"mcpx/internal/api"
 	"mcpx/internal/fault"
@@ -166,6 +168,7 @@ func stream[In, Line any](call func(api.Service, context.Context, In, func(Line)
 		out := json.NewEncoder(w)
 		out.SetEscapeHTML(false)
 		flush := http.NewResponseController(w)
+		var mu sync.Mutex // guards begun, and is held while a line is written
 		begun := false
 		begin := func() {
 			if !begun {
@@ -174,17 +177,41 @@ func stream[In, Line any](call func(api.Service, context.Context, In, func(Line)
 				w.WriteHeader(http.StatusOK)
 			}
 		}
-		err = call(s.cfg.Service, ctx, in, func(line Line) error {
+		write := func(line api.StreamLine) error {
+			mu.Lock()
+			defer mu.Unlock()
 			begin()
+			if err := out.Encode(line); err != nil {
+				return fault.New(fault.Canceled, "canceled").Saying("the reader left").Because(err)
+			}
+			return flush.Flush()
+		}
+		var beating sync.WaitGroup
+		if b, ok := any(in).(interface{ Beats() bool }); ok && b.Beats() {
+			beating.Go(func() {
+				every := time.NewTicker(s.beat)
+				defer every.Stop()
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-every.C:
+						if write(api.StreamLine{Beat: true}) != nil {
+							cancel() // nobody reads
+						}
+					}
+				}
+			})
+		}
+		err = call(s.cfg.Service, ctx, in, func(line Line) error {
 			data, err := api.Marshal(line)
 			if err != nil {
 				return fault.New(fault.Internal, "answer-unwritable").Saying("a line cannot be written as JSON").Because(err)
 			}
-			if err := out.Encode(api.StreamLine{Line: data}); err != nil {
-				return fault.New(fault.Canceled, "canceled").Saying("the reader left").Because(err)
-			}
-			return flush.Flush()
+			return write(api.StreamLine{Line: data})
 		})
+		cancel()
+		beating.Wait()
 		if err != nil && !begun {
 			fail(w, err)
 			return

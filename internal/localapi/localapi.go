@@ -52,7 +52,12 @@ type Server struct {
 	ops      sync.WaitGroup // those of them that use the Service
 	serving  accepting
 	close    sync.Once
+
+	beat time.Duration // between the lines that say that the daemon is there
 }
+
+// beatEvery is how long a stream that was asked for beats is silent: shorter than what anything in between takes for dead.
+const beatEvery = 15 * time.Second
 
 // New makes a server; Serve starts it.
 func New(c Config) (*Server, error) {
@@ -64,7 +69,7 @@ func New(c Config) (*Server, error) {
 	case c.Log == nil:
 		return nil, errors.New("localapi: Config.Log is required")
 	}
-	s := &Server{cfg: c, ended: make(chan struct{})}
+	s := &Server{cfg: c, ended: make(chan struct{}), beat: beatEvery}
 	s.leave, s.stopping = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler:           s.handler(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"mcpx/internal/fault"
@@ -73,6 +74,14 @@ type JobCommand struct {
 	Stdin   Stdin         `json:"stdin"`
 	Level   string        `json:"sandbox,omitempty"` // that the call asked for
 	Timeout time.Duration `json:"timeout"`
+}
+
+// String is the command as people read it.
+func (c JobCommand) String() string {
+	if c.Shell != "" {
+		return c.Shell
+	}
+	return strings.Join(c.Argv, " ")
 }
 
 // HasValues tells that it needs values which are stored nowhere.

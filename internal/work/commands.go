@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"mcpx/internal/approval"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
+	"mcpx/internal/key"
 	"mcpx/internal/lazyregexp"
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
@@ -222,7 +225,7 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 		return command{}, err
 	}
 	if c.ruling.Decision == policy.Deny {
-		return command{}, forbidden(c.ruling)
+		return command{}, s.forbid(ctx, t, x, c)
 	}
 	if err := s.ready(ctx, secrets, in.Env); err != nil {
 		return command{}, err
@@ -282,6 +285,19 @@ func (s *Service) resolved(x *target, j operation.Job, values map[string]string,
 		return c, operation.Refuse(spawnFailed, "%s", fault.From(err).Message)
 	}
 	return c, nil
+}
+
+// forbid refuses a command that nobody can allow, and tells of it: no row and no claim says that it was tried.
+func (s *Service) forbid(ctx context.Context, t *turn, x *target, c command) error {
+	no := forbidden(c.ruling)
+	t.op.Session, t.op.Project = x.Session.ID, x.Project.ID
+	err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		return s.tell(ctx, tx, t, event.PolicyDecided, nil, t.Tool+": deny: "+no.Message, c.ruling.Verdict)
+	})
+	if err != nil {
+		s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "a refused command was not told", slog.Any(key.Cause, err))
+	}
+	return no
 }
 
 // forbidden is the refusal of a command that nobody can allow.

@@ -80,6 +80,8 @@ type editedFile struct {
 	EOL       *text.EOL `json:"eol,omitempty"`
 	Joined    bool      `json:"joined,omitempty"`
 	Unchanged bool      `json:"unchanged,omitempty"`
+
+	diff string // for the log; what recovery finds has none
 }
 
 // edited is the answer of edit_files.
@@ -90,6 +92,8 @@ type edited struct {
 	Diff     string         `json:"diff,omitempty"`
 	Warnings []tree.Warning `json:"warnings,omitempty"`
 	Weak     string         `json:"cas,omitempty"`
+
+	root string // of the project
 }
 
 // rehearseEdit computes a batch and changes nothing.
@@ -209,8 +213,9 @@ func (e *edit) create(ctx context.Context, in FileEdit) (int, error) {
 	}
 	after := text.Parse(data)
 	e.intents = append(e.intents, tree.Intent{Kind: tree.Add, Path: in.Path, Data: data})
-	e.answer.Files = append(e.answer.Files, editedFile{Path: p.Path, Op: "create", After: digest(data), Added: after.Lines, EOL: &after.EOL})
-	e.diff.WriteString(text.Diff("", p.Path, text.Parse(nil), after))
+	diff := text.Diff("", p.Path, text.Parse(nil), after)
+	e.answer.Files = append(e.answer.Files, editedFile{Path: p.Path, Op: "create", After: digest(data), Added: after.Lines, EOL: &after.EOL, diff: diff})
+	e.diff.WriteString(diff)
 	return len(data), nil
 }
 
@@ -263,8 +268,9 @@ func (e *edit) change(ctx context.Context, in FileEdit) (int, error) {
 	}
 	file.After, file.Added, file.Removed, file.Joined, file.Unchanged = digest(result.After.Raw()), result.Added, result.Removed, result.Joined, result.Unchanged
 	file.EOL = &result.After.EOL
+	file.diff = text.Diff(p.Path, p.Path, before, result.After)
 	e.answer.Files = append(e.answer.Files, file)
-	e.diff.WriteString(text.Diff(p.Path, p.Path, before, result.After))
+	e.diff.WriteString(file.diff)
 	if result.Unchanged && intent.Kind == tree.Replace {
 		return 0, nil
 	}
@@ -380,7 +386,7 @@ func (e *edit) run(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, problem(err)
 	}
-	return batchEnd(e.answer, o)
+	return e.ended(e.answer, o)
 }
 
 // keep raises the revision of the workspace that was edited.
@@ -410,12 +416,12 @@ func (s *Service) cleared(ctx context.Context, err error) {
 	}
 }
 
-// batchEnd is what a batch has come to, as an answer.
-func batchEnd(answer edited, o tree.Outcome) (any, error) {
+// ended is what a batch has come to, as an answer.
+func (e *edit) ended(answer edited, o tree.Outcome) (any, error) {
 	if err := notApplied(o); err != nil {
 		return nil, err
 	}
-	answer.Applied, answer.Warnings, answer.Weak = true, o.Warnings, weak(o)
+	answer.Applied, answer.Warnings, answer.Weak, answer.root = true, o.Warnings, weak(o), e.at.root.Path()
 	return answer, nil
 }
 

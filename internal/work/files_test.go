@@ -13,6 +13,7 @@ import (
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
 	"mcpx/internal/session"
+	"mcpx/internal/store"
 )
 
 // shop is a desk with a project on the disk and a session on it.
@@ -315,7 +316,10 @@ func TestRecovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.op.State = operation.Dispatched
-	if err := s.put(t.Context(), tr, event.OperationDispatched, "begun"); err != nil {
+	err = s.db.Change(t.Context(), func(tx store.Tx) error {
+		return s.write(t.Context(), tx, tr, event.OperationDispatched, "begun")
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.start(t, s.db)

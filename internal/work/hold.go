@@ -70,7 +70,10 @@ func (s *Service) hold(ctx context.Context, t *turn, row *operation.Operation, q
 			}
 		}
 		stands = held(t.op, a, t.Args)
-		return s.write(ctx, tx, t, event.OperationClaimed, "waits for a person")
+		if err := s.write(ctx, tx, t, event.OperationClaimed, "waits for a person"); err != nil {
+			return err
+		}
+		return s.tellRuling(ctx, tx, t, &q)
 	})
 	switch {
 	case err != nil:

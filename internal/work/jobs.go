@@ -308,7 +308,10 @@ func (q *jobs) write(ctx context.Context, l *live, j operation.Job, kind event.K
 			Reason string             `json:"reason,omitempty"`
 			Code   *int               `json:"exit_code,omitempty"`
 			Signal string             `json:"signal,omitempty"`
-		}{j.State, j.Reason, j.Code, j.Signal})
+			Argv   []string           `json:"argv,omitempty"`
+			Shell  string             `json:"shell,omitempty"`
+			Dir    string             `json:"cwd"`
+		}{j.State, j.Reason, j.Code, j.Signal, j.Command.Argv, j.Command.Shell, j.Command.Dir})
 	})
 	if err == nil {
 		l.set(j)
@@ -326,7 +329,7 @@ func (s *Service) tellJob(ctx context.Context, tx store.Tx, j operation.Job, act
 	if err != nil {
 		return err
 	}
-	_, err = tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: actor, Refs: refs, Summary: summary, Body: raw})
+	_, err = tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: actor, Refs: refs, Summary: s.cfg.Redact(summary + ": " + j.Command.String()), Body: s.redacted(raw)})
 	return err
 }
 

@@ -231,7 +231,13 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 		}
 	}
 	t.op.State = operation.Claimed
-	if err := s.put(ctx, t, event.OperationClaimed, "claimed"); err != nil {
+	err = s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		if err := s.write(ctx, tx, t, event.OperationClaimed, "claimed"); err != nil {
+			return err
+		}
+		return s.tellRuling(ctx, tx, t, nil)
+	})
+	if err != nil {
 		return s.giveUp(ctx, t, row, unwritten(err))
 	}
 	crash.Point("op.claim.after")
@@ -288,6 +294,9 @@ func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, e
 			return err
 		}
 		a = fitted
+		if err := s.tellFiles(ctx, tx, t, data); err != nil {
+			return err
+		}
 		return s.record(ctx, tx, t, state, &a)
 	})
 	crash.Point("op.record.after")
@@ -323,12 +332,7 @@ func (s *Service) record(ctx context.Context, tx store.Tx, t *turn, state operat
 	return s.row(ctx, tx, t, event.OperationEnded, string(state))
 }
 
-// put writes the operation in a transaction of its own.
-func (s *Service) put(ctx context.Context, t *turn, kind event.Kind, what string) error {
-	return s.cfg.DB.Change(ctx, func(tx store.Tx) error { return s.write(ctx, tx, t, kind, what) })
-}
-
-// write writes the operation on its way, and what its effect has of its own.
+// write writes the operation on its way with its event, and what its effect has of its own.
 func (s *Service) write(ctx context.Context, tx store.Tx, t *turn, kind event.Kind, what string) error {
 	if t.keeper != nil {
 		if err := t.keeper.keep(ctx, tx, t, nil); err != nil {
@@ -342,8 +346,7 @@ func (s *Service) row(ctx context.Context, tx store.Tx, t *turn, kind event.Kind
 	if err := tx.PutOperation(ctx, operation.PutOperation{Operation: t.op}); err != nil {
 		return err
 	}
-	_, err := tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: operationRefs(t.op), Summary: t.op.Tool + " " + what})
-	return err
+	return s.tell(ctx, tx, t, kind, nil, t.op.Tool+" "+what, s.operationBody(t, kind))
 }
 
 // operationRefs are what an event about an operation is about.

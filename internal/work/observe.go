@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +56,14 @@ func observe(ctx context.Context, s *Service, t *turn) (any, error) {
 			return nil, err
 		}
 		look = func(r store.Reader, one session.Session) (any, bool, error) {
+			from := from
+			if from.Path != "" && !filepath.IsAbs(from.Path) {
+				p, err := r.ProjectByID(ctx, session.ByID{ID: one.Project})
+				if err != nil {
+					return nil, false, err
+				}
+				from.Path = filepath.Join(p.Physical.Real, from.Path)
+			}
 			page, err := from.look(ctx, r, one.ID)
 			return page, len(page.Events) > 0, err
 		}
@@ -136,7 +145,7 @@ type observed struct {
 	Last   uint64       `json:"last_seq,omitempty"`
 	Next   uint64       `json:"next_since"` // since, for what comes later
 	Cursor string       `json:"next_cursor,omitempty"`
-	Pruned [][2]uint64  `json:"pruned,omitempty"` // ranges of events whose data is not kept any more
+	Pruned event.Ranges `json:"pruned,omitempty"` // ranges of events whose data is not kept any more
 }
 
 type eventShown struct {
@@ -231,15 +240,8 @@ func (o *observed) add(e event.Event, shown eventShown) {
 		o.First = e.Seq
 	}
 	o.Last = max(o.Last, e.Seq)
-	if e.BodySHA256 == "" || e.Body != nil {
-		return
-	}
-	if n := len(o.Pruned) - 1; n >= 0 && o.Pruned[n][1]+1 == e.Seq {
-		o.Pruned[n][1] = e.Seq
-	} else if n >= 0 && o.Pruned[n][0] == e.Seq+1 {
-		o.Pruned[n][0] = e.Seq
-	} else {
-		o.Pruned = append(o.Pruned, [2]uint64{e.Seq, e.Seq})
+	if e.Pruned() {
+		o.Pruned = o.Pruned.Add(e.Seq)
 	}
 }
 

@@ -44,6 +44,7 @@ func TestRT118PendingEverywhere(t *testing.T) {
 	}
 }
 
+// TestObserveEvents: RT-142. Pages have no gap and nothing twice, and a wait ends with the first event that fits.
 func TestObserveEvents(t *testing.T) {
 	s := newShop(t)
 	for i := range 6 {
@@ -62,7 +63,7 @@ func TestObserveEvents(t *testing.T) {
 		return all
 	}
 	one := look(`"by_operation":"op-00003","order":"oldest"`)
-	if got, want := fmt.Sprint(kinds(one)), "[activity.intent operation.claimed operation.dispatched operation.ended]"; got != want {
+	if got, want := fmt.Sprint(kinds(one)), "[activity.intent operation.claimed policy.decided operation.dispatched file.changed operation.ended]"; got != want {
 		t.Errorf("one operation is %s, want %s", got, want)
 	}
 	if got := look(`"kinds":["activity","operation.ended"],"text":"STEP 4"`); len(got.Events) != 1 || got.Events[0].Kind != "activity.intent" {
@@ -83,7 +84,7 @@ func TestObserveEvents(t *testing.T) {
 		if order == "newest" {
 			slices.Reverse(all)
 		}
-		if !slices.IsSorted(all) || len(slices.Compact(all)) != len(all) || len(all) != 1+6*4+1 { // opened, an operation, and four of each edit
+		if !slices.IsSorted(all) || len(slices.Compact(all)) != len(all) || len(all) != 1+6*6+1 { // opened, an operation, and six of each edit
 			t.Errorf("%s first, in pages: %v", order, all)
 		}
 	}

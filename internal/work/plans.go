@@ -142,7 +142,7 @@ func planChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, err
 	if err := tx.PutWorkPlan(ctx, session.PutWorkPlan{Plan: p}); err != nil {
 		return nil, err
 	}
-	return planAnswer{p, given}, s.tell(ctx, tx, t, kind, in.Action+" of "+p.ID)
+	return planAnswer{p, given}, s.tell(ctx, tx, t, kind, nil, in.Action+" of "+p.ID, nil)
 }
 
 // evidence looks references up in the record.

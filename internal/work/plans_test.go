@@ -49,7 +49,7 @@ func TestRT28ActivityComesFirst(t *testing.T) {
 			t.Errorf("%s is not about the operation: %v", e.Kind, e.Refs)
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "activity.intent activity.status operation.claimed operation.dispatched operation.ended" {
+	if got := strings.Join(kinds, " "); got != "activity.intent activity.status operation.claimed policy.decided operation.dispatched file.changed operation.ended" {
 		t.Errorf("events: %s", got)
 	}
 }

@@ -120,7 +120,7 @@ func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, end ending
 	if err != nil {
 		return nil, e, undecided(err)
 	}
-	data, err = batchEnd(was.Answer, o)
+	data, err = e.ended(was.Answer, o)
 	return data, e, err
 }
 

@@ -45,6 +45,8 @@ type removed struct {
 	Restorable bool           `json:"restorable"`
 	Warnings   []tree.Warning `json:"warnings,omitempty"`
 	Weak       string         `json:"cas,omitempty"`
+
+	root string // of the project
 }
 
 // removedItem is one target and where it is now.
@@ -153,7 +155,7 @@ func (r *removal) end(ctx context.Context, o tree.Outcome) (any, error) {
 	if err := notApplied(o); err != nil {
 		return nil, err
 	}
-	out := removed{Manifest: r.manifest.id, Bytes: r.manifest.summary().Bytes, Items: []removedItem{}, Restorable: true, Warnings: o.Warnings, Weak: weak(o)}
+	out := removed{Manifest: r.manifest.id, Bytes: r.manifest.summary().Bytes, Items: []removedItem{}, Restorable: true, Warnings: o.Warnings, Weak: weak(o), root: r.at.root.Path()}
 	if err := r.empty(ctx); err != nil {
 		return nil, err
 	}

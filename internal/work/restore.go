@@ -28,6 +28,8 @@ type restored struct {
 	Manifest string        `json:"manifest_id"`
 	Restored []shownPath   `json:"restored"`
 	Skipped  []skippedPath `json:"skipped"`
+
+	root string // of the project
 }
 
 // skippedPath is what was not restored.
@@ -89,7 +91,7 @@ func (r *restoring) run(ctx context.Context) (any, error) {
 		return nil, undecided(err)
 	}
 	defer found.close()
-	out := restored{Manifest: r.manifest.id, Restored: []shownPath{}, Skipped: []skippedPath{}}
+	out := restored{Manifest: r.manifest.id, Restored: []shownPath{}, Skipped: []skippedPath{}, root: r.at.root.Path()}
 	trees := map[tree.RawPath]tree.Manifest{}
 	for _, t := range r.manifest.Targets {
 		trees[t.Path] = t.Tree

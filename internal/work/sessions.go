@@ -145,7 +145,7 @@ func sessionChange(ctx context.Context, s *Service, tx store.Tx, t *turn) (any, 
 		if err := s.Withdraw(ctx, tx, t.actor(), closed.ID); err != nil {
 			return nil, err
 		}
-		if err := s.tell(ctx, tx, t, event.SessionClosed, "the session was closed"); err != nil {
+		if err := s.tell(ctx, tx, t, event.SessionClosed, nil, "the session was closed", nil); err != nil {
 			return nil, err
 		}
 	}
@@ -178,7 +178,7 @@ func (s *Service) openSession(ctx context.Context, tx store.Tx, t *turn, in Sess
 		return nil, err
 	}
 	t.op.Session, t.op.Project = one.ID, a.Project.ID
-	if err := s.tell(ctx, tx, t, event.SessionOpened, "a session was opened on "+a.Project.Name); err != nil {
+	if err := s.tell(ctx, tx, t, event.SessionOpened, nil, "a session was opened on "+a.Project.Name, nil); err != nil {
 		return nil, err
 	}
 	a.Session = one
@@ -198,7 +198,7 @@ func (s *Service) handOver(ctx context.Context, tx store.Tx, t *turn, in Session
 	if err := tx.PutHandoff(ctx, session.PutHandoff{Handoff: h}); err != nil {
 		return nil, err
 	}
-	return handedOver{Handoff: h.ID, Session: found.ID, Role: h.Role, Expires: h.Expires.UTC().Format(time.RFC3339)}, s.tell(ctx, tx, t, event.SessionHandoff, "a hand-over as "+string(h.Role)+" was made")
+	return handedOver{Handoff: h.ID, Session: found.ID, Role: h.Role, Expires: h.Expires.UTC().Format(time.RFC3339)}, s.tell(ctx, tx, t, event.SessionHandoff, nil, "a hand-over as "+string(h.Role)+" was made", nil)
 }
 
 // handedOver is the answer of a hand-over.
@@ -241,7 +241,7 @@ func (s *Service) redeem(ctx context.Context, tx store.Tx, t *turn, in Session) 
 		return nil, err
 	}
 	t.op.Session, t.op.Project = found.ID, found.Project
-	if err := s.tell(ctx, tx, t, event.SessionRedeemed, "somebody came in by a hand-over as "+string(h.Role)); err != nil {
+	if err := s.tell(ctx, tx, t, event.SessionRedeemed, nil, "somebody came in by a hand-over as "+string(h.Role), nil); err != nil {
 		return nil, err
 	}
 	a, err := session.Admit(ctx, tx, session.AdmitRequest{Session: found.ID, Principal: t.Principal, Act: session.ActRead})
@@ -249,12 +249,6 @@ func (s *Service) redeem(ctx context.Context, tx store.Tx, t *turn, in Session) 
 		return nil, err
 	}
 	return s.attached(ctx, tx, t, a)
-}
-
-// tell writes one event about the session of a turn.
-func (s *Service) tell(ctx context.Context, tx store.Tx, t *turn, kind event.Kind, summary string) error {
-	_, err := tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: operationRefs(t.op), Summary: summary})
-	return err
 }
 
 // sessionShown is what open, attach and list say about a session.
