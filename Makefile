@@ -69,7 +69,7 @@ wire:
 survive:
 	$(GO) test -tags crash ./internal/crash
 	$(GO) test -tags crash -run TestRealKills ./internal/clientfile ./internal/secret
-	$(GO) test -count=1 -parallel 6 -timeout 15m ./internal/test/crashtest/...
+	$(GO) test -count=1 -parallel 6 -timeout 40m ./internal/test/crashtest/...
 
 # crash kills at the first and the last pass of every crash point, and again during recovery.
 crash:

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -51,16 +52,23 @@ func Judge(row *Operation, tool string, p Print, busy bool) (Step, *Refusal) {
 	return Refused, Refuse(InternalError, "the operation %s has the state %q, which this version does not know", row.ID, row.State).Retrying(fault.Never)
 }
 
-// Unclear is the answer about an operation whose outcome nobody knows. It is never carried out again.
+// Unclear is the answer about an operation whose outcome nobody knows: what was found when it ended, such as the paths that
+// somebody else has changed. It is never carried out again.
 func Unclear(o Operation) *Refusal {
-	code := OutcomeUnknown
-	if o.Code == string(Contested) {
-		code = Contested
+	r := Refuse(OutcomeUnknown, "nobody knows whether %s was carried out whole; look at what is there, then say so", o.ID)
+	var told Answer
+	if json.Unmarshal(o.Result, &told) == nil && told.Refusal != nil {
+		r = told.Refusal
+	} else if o.Code == string(Contested) {
+		r.Code = Contested
 	}
-	return Refuse(code, "nobody knows whether %s was carried out whole; look at what is there, then say so", o.ID).Retrying(fault.Never).
-		Ending(OutcomeUnclear).
-		Then(Next{Tool: "resolve_operation", Args: map[string]any{IDField: o.ID + ".resolve", "target": o.ID, "verdict": "done"}, Why: "after looking: done, not_done or abandon"})
+	by := o.ID[:min(len(o.ID), maxID-len(resolving))] + resolving
+	return r.Retrying(fault.Never).Ending(OutcomeUnclear).
+		Then(Next{Tool: "resolve_operation", Args: map[string]any{IDField: by, "target": o.ID, "verdict": "done"}, Why: "after looking: done, not_done or abandon"})
 }
+
+// resolving ends the id that is proposed for the verdict on an operation.
+const resolving = ".resolve"
 
 // InProgress is the answer to a call whose operation is under way.
 func InProgress(id string, since time.Time) *Refusal {

@@ -71,14 +71,7 @@ func run(t *testing.T, binary string, what scenario, at point, first, later scri
 	g := rig.New(t)
 	first, later = slices.Concat(what.settings, first), slices.Concat(what.settings, later)
 	g.Binary, g.Extra = binary, first
-	if what.policy != "" {
-		if err := os.MkdirAll(filepath.Join(g.Home, "config"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(g.Home, "config", "policy.toml"), []byte(what.policy), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writePolicy(t, g, what.policy)
 	p := &play{t: t, g: g, record: filepath.Join(g.Home, "alpha.record"), stop: make(chan struct{}), at: at, later: later, killed: killed}
 	if !p.start() {
 		return
@@ -93,6 +86,20 @@ func run(t *testing.T, binary string, what scenario, at point, first, later scri
 	p.whole(what.servers)
 	over()
 	p.end()
+}
+
+// writePolicy says what agents may do without a person.
+func writePolicy(t *testing.T, g *rig.Gateway, policy string) {
+	t.Helper()
+	if policy == "" {
+		return
+	}
+	if err := os.MkdirAll(filepath.Join(g.Home, "config"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(g.Home, "config", "policy.toml"), []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // scenarios are seven: changes with their acknowledgements and an orderly stop, planned restarts, changes to the files of

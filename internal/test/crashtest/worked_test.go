@@ -86,12 +86,19 @@ type result struct {
 	Status string          `json:"status"`
 	Data   json.RawMessage `json:"data"`
 	Error  *struct {
-		Code  string      `json:"code"`
-		Retry fault.Retry `json:"retry"`
+		Code    string      `json:"code"`
+		Retry   fault.Retry `json:"retry"`
+		Details struct {
+			Paths []struct {
+				Path string `json:"path"`
+			} `json:"paths"`
+		} `json:"details"`
 	} `json:"error"`
-	Waiting struct {
-		Approval string `json:"approval_id"`
-	} `json:"waiting"`
+	Operation struct {
+		Replayed  bool `json:"replayed"`
+		Recovered bool `json:"recovered"`
+		Attempts  int  `json:"attempts"`
+	} `json:"operation"`
 
 	upstream json.RawMessage // the result of another server's tool, beside which this stands
 }
@@ -100,13 +107,8 @@ type result struct {
 // brought no end, when there is a daemon again.
 func (w *worker) do(tool, operation string, args map[string]any, between func()) (last result) {
 	w.t.Helper()
-	args = maps.Clone(args)
-	args["operation_id"] = operation
-	if w.session != "" {
-		args["remote_session_id"] = w.session
-	}
 	w.ids = append(w.ids, operation)
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
+	body, err := w.body(tool, operation, args)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -121,6 +123,16 @@ func (w *worker) do(tool, operation string, args map[string]any, between func())
 	}
 	w.t.Fatalf("%s has no end: %v, %+v", operation, why, last)
 	return last
+}
+
+// body is a call as it is sent, each time the same.
+func (w *worker) body(tool, operation string, args map[string]any) ([]byte, error) {
+	args = maps.Clone(args)
+	args["operation_id"] = operation
+	if w.session != "" {
+		args["remote_session_id"] = w.session
+	}
+	return json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
 }
 
 func (w *worker) post(body []byte) (r result, err error) {

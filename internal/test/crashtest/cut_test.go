@@ -1,0 +1,316 @@
+package crashtest
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpx/internal/test/rig"
+)
+
+// cut is an agent whose daemon dies once, at a point, and is started again by the test: in between the test looks at what is
+// there, or changes it.
+func cut(t *testing.T, at string, settings script, policy string) *worker {
+	t.Helper()
+	if rig.Look(os.Getpid()).Parent == 0 {
+		t.Skip("skip: crash points: this system does not show its processes")
+	}
+	g := rig.New(t)
+	g.Binary = rig.Tagged(t, "crash")
+	if at != "" {
+		settings = append(slices.Clone(settings), "MCPX_CRASH_AT=daemon/"+at, "MCPX_CRASH_ONCE="+filepath.Join(t.TempDir(), "once"))
+	}
+	g.Extra = settings
+	writePolicy(t, g, policy)
+	g.Serve()
+	p := &play{t: t, g: g, record: filepath.Join(g.Home, "alpha.record")}
+	w := &worker{play: p, dir: filepath.Join(t.TempDir(), "shop"), is: map[string]string{}}
+	if err := os.Mkdir(w.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// dies makes a call that its daemon does not survive.
+func (w *worker) dies(tool, operation string, args map[string]any) {
+	w.t.Helper()
+	body, err := w.body(tool, operation, args)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if r, err := w.post(body); err == nil {
+		w.t.Fatalf("%s was answered: %+v", operation, r)
+	}
+	for deadline := time.Now().Add(stepWithin); !w.g.Ended(); time.Sleep(pollEvery) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s killed nobody", operation)
+		}
+	}
+}
+
+// again is the retry, at the next daemon.
+func (w *worker) again(tool, operation string, args map[string]any) result {
+	w.t.Helper()
+	w.g.Serve()
+	return w.do(tool, operation, args, nil)
+}
+
+// TestRT56EveryPath: RT-56. The daemon is killed after each of the ten paths of a batch. All ten are there after the
+// restart. When somebody has changed one that was still to come, the nine that can be are taken back (docs/decisions/0028), and
+// when one that cannot be, CONTESTED names exactly that one. A retry has the same answer.
+func TestRT56EveryPath(t *testing.T) {
+	for k := 1; k <= 10; k++ {
+		for _, foreign := range []string{"nobody", "next", "both"} {
+			if k == 10 && foreign != "nobody" {
+				continue // nothing is still to come
+			}
+			t.Run(fmt.Sprintf("%d-%s", k, foreign), func(t *testing.T) {
+				t.Parallel()
+				everyPath(t, k, foreign)
+			})
+		}
+	}
+}
+
+func everyPath(t *testing.T, k int, foreign string) {
+	w := cut(t, fmt.Sprintf("fs.exchange.after#%d", k), nil, "")
+	w.register()
+	before, after := map[string]string{}, map[string]string{}
+	var edits []edit
+	for i := range 10 {
+		name := fmt.Sprintf("f%d", i)
+		switch i % 3 {
+		case 0:
+			edits = append(edits, edit{"op": "create", "path": name, "content": name + " new\n"})
+		case 1:
+			before[name] = name + "\n"
+			edits = append(edits, edit{"path": name, "content": name + " new\n"})
+		case 2:
+			before[name] = name + " new\n"
+			edits = append(edits, edit{"op": "rename", "path": name, "to": name + ".to"})
+			name += ".to"
+		}
+		after[name] = fmt.Sprintf("f%d new\n", i)
+	}
+	for name, content := range before {
+		w.write(name, content)
+	}
+	maps.Copy(w.is, before)
+	for _, e := range edits {
+		if e["op"] != "create" {
+			e["expect_sha256"] = w.sum(e["path"].(string))
+		}
+	}
+	args := map[string]any{"edits": edits}
+	w.dies("edit_files", "edit-ten-1", args)
+
+	done, next := w.cutOff(after)
+	if len(done) != k {
+		t.Fatalf("%d paths are done: %v", len(done), done)
+	}
+	want, code := maps.Clone(after), ""
+	if foreign != "nobody" {
+		w.write(next, "theirs\n")
+		want, code = maps.Clone(before), "CANONICAL_MOVED"
+		want[next] = "theirs\n"
+	}
+	disputed := ""
+	if foreign == "both" {
+		disputed = done[0]
+		w.write(disputed, "theirs, too\n")
+		want[disputed], code = "theirs, too\n", "CONTESTED"
+	}
+	first := w.again("edit_files", "edit-ten-1", args)
+	if first.code() != code && (code != "CANONICAL_MOVED" || first.code() != "EXISTS") {
+		t.Errorf("it ended as %q, want %q", first.code(), code)
+	}
+	if code == "" && !first.Operation.Recovered {
+		t.Error("nothing says that it was recovered")
+	}
+	if code == "CONTESTED" {
+		var paths []string
+		for _, x := range first.Error.Details.Paths {
+			paths = append(paths, x.Path)
+		}
+		from, renamed := strings.CutSuffix(disputed, ".to")
+		if !slices.Equal(paths, []string{from}) {
+			t.Errorf("contested are %q, want %s", paths, from)
+		}
+		if renamed { // it is not where it was
+			delete(want, from)
+		}
+	}
+	w.whole("edit-ten-1", want)
+	if second := w.do("edit_files", "edit-ten-1", args, nil); second.code() != first.code() || string(second.Data) != string(first.Data) {
+		t.Errorf("the retry has another answer: %q, %q", second.code(), first.code())
+	}
+	w.whole("edit-ten-1", want)
+}
+
+// cutOff says which paths of a batch are as they shall be, by the names that they have then, and one that is not.
+func (w *worker) cutOff(after map[string]string) (done []string, next string) {
+	w.t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		raw, err := os.ReadFile(filepath.Join(w.dir, name))
+		switch {
+		case err == nil && string(raw) == after[name]:
+			done = append(done, name)
+		case next == "":
+			next = strings.TrimSuffix(name, ".to")
+		}
+	}
+	return done, next
+}
+
+func (w *worker) write(name, content string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// effects are one operation of each class, with what is there before and after it.
+var effects = []struct {
+	name     string
+	settings script
+	policy   string
+	servers  bool // alpha is added
+	tool     string
+	args     func(w *worker) map[string]any
+	times    func(w *worker) int // how often it happened
+}{
+	{name: "files", tool: "edit_files", args: func(*worker) map[string]any {
+		return map[string]any{"edits": []edit{{"op": "create", "path": "a", "content": "a\n"}}}
+	}, times: func(w *worker) int {
+		found, err := filepath.Glob(filepath.Join(w.dir, "*"))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return len(found)
+	}},
+	{name: "command", settings: commands, policy: allowTee, tool: "execute_command", args: func(*worker) map[string]any {
+		return tee("cut-00001")
+	}, times: func(w *worker) int { return w.runs("cut-00001") }},
+	{name: "upstream", settings: extensions, policy: allowAlpha, servers: true, tool: "call_tool", args: func(*worker) map[string]any {
+		return map[string]any{"id": "alpha/echo", "arguments": map[string]any{"message": "x", "key": "cut-00001"}}
+	}, times: func(w *worker) int { return readRecords(w.t, w.record).times["cut-00001"] }},
+}
+
+// TestDW7Claimed: DW-7. Killed after the claim, nothing has happened; the same call is the second attempt, and it happens
+// once.
+func TestDW7Claimed(t *testing.T) {
+	for _, e := range effects {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			w := cut(t, "op.claim.after#1", e.settings, e.policy)
+			if e.servers {
+				w.add("alpha")
+			}
+			w.register()
+			w.dies(e.tool, "cut-00001", e.args(w))
+			if n := e.times(w); n != 0 {
+				t.Errorf("it happened %d times before its claim was used", n)
+			}
+			w.g.Serve()
+			if n := e.times(w); n != 0 {
+				t.Errorf("it happened %d times by itself", n)
+			}
+			last := w.do(e.tool, "cut-00001", e.args(w), nil)
+			if n := e.times(w); !last.OK || n != 1 || last.Operation.Attempts != 2 {
+				t.Errorf("the second attempt: %+v, it happened %d times", last, n)
+			}
+			w.clean()
+		})
+	}
+}
+
+// clean fails when something that was staged is left over.
+func (w *worker) clean() {
+	w.t.Helper()
+	left, err := filepath.Glob(filepath.Join(w.g.Home, "state", "*", "txn", "*"))
+	if err != nil || len(left) > 0 {
+		w.t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// TestDW16Unrecorded: DW-16. Killed between the effect and its record, an edit and a removal are told as they would have been.
+func TestDW16Unrecorded(t *testing.T) {
+	batch := func(w *worker) map[string]any {
+		maps.Copy(w.is, map[string]string{"b": "b\n", "c": "c\n"})
+		return map[string]any{"edits": []edit{
+			{"op": "create", "path": "a", "content": "a\n"},
+			{"path": "b", "expect_sha256": w.sum("b"), "append": "more\n"},
+			{"op": "rename", "path": "c", "to": "d", "expect_sha256": w.sum("c")},
+		}}
+	}
+	run := func(t *testing.T, at string) (*worker, result) {
+		w := cut(t, at, nil, "")
+		w.register()
+		w.write("b", "b\n")
+		w.write("c", "c\n")
+		if at == "" {
+			return w, w.do("edit_files", "edit-00001", batch(w), nil)
+		}
+		w.dies("edit_files", "edit-00001", batch(w))
+		return w, w.again("edit_files", "edit-00001", batch(w))
+	}
+	_, twin := run(t, "")
+	w, last := run(t, "op.record.before#1")
+	if !last.OK || !last.Operation.Recovered || string(last.Data) != string(twin.Data) {
+		t.Errorf("an edit that was cut off: %+v\n%s\nits twin\n%s", last, last.Data, twin.Data)
+	}
+	w.whole("edit-00001", map[string]string{"a": "a\n", "b": "b\nmore\n", "d": "c\n"})
+	w.clean()
+
+	remove := func(t *testing.T, at string) (*worker, result, map[string]string, string) {
+		w := cut(t, at, nil, "")
+		w.heap()
+		w.register()
+		all := treeOf(t, w.dir)
+		manifest, asked := w.prepared("prepare-1")
+		w.yes(asked)
+		args := map[string]any{"action": "submit", "manifest_id": manifest}
+		if at == "" {
+			return w, w.do("remove_files", "remove-1", args, nil), all, manifest
+		}
+		w.dies("remove_files", "remove-1", args)
+		return w, w.again("remove_files", "remove-1", args), all, manifest
+	}
+	told := func(w *worker, r result, manifest string) string {
+		return strings.NewReplacer(w.g.Home, "HOME", manifest, "MANIFEST").Replace(string(r.Data))
+	}
+	tw, twin, _, twins := remove(t, "")
+	w, last, all, manifest := remove(t, "op.record.before#2") // the first is of prepare
+	if !last.OK || !last.Operation.Recovered || told(w, last, manifest) != told(tw, twin, twins) {
+		t.Errorf("a removal that was cut off: %+v\n%s\nits twin\n%s", last, told(w, last, manifest), told(tw, twin, twins))
+	}
+	none := map[string]string{"README.md": all["README.md"]}
+	w.holds("remove-1", none)
+	w.kept(all, none)
+}
+
+// TestDW17Unanswered: DW-17. Killed between the record and the answer, the retry has what was recorded, and nothing happens
+// again.
+func TestDW17Unanswered(t *testing.T) {
+	for _, e := range effects {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			w := cut(t, "op.record.after#2", e.settings, e.policy) // the first is of the session
+			if e.servers {
+				w.add("alpha")
+			}
+			w.register()
+			w.dies(e.tool, "cut-00001", e.args(w))
+			n := e.times(w)
+			last := w.again(e.tool, "cut-00001", e.args(w))
+			if !last.OK || !last.Operation.Replayed || last.Operation.Recovered || n != 1 || e.times(w) != 1 {
+				t.Errorf("%+v, it happened %d times before, %d in the end", last, n, e.times(w))
+			}
+		})
+	}
+}
