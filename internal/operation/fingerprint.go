@@ -2,6 +2,7 @@ package operation
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -113,8 +115,8 @@ func unique(d *json.Decoder) error {
 }
 
 // Fingerprint is the print of a call. key makes the digests of single arguments useless for guessing them. The canonical
-// form sorts names and keeps numbers as they are written: RFC 8785 would read them as doubles, in which two large
-// integers that differ are one.
+// form sorts names and writes each number in one way, with all its digits: RFC 8785 would read them as doubles, in which
+// two large integers that differ are one.
 func Fingerprint(tool string, args map[string]json.RawMessage, key []byte) (Print, error) {
 	p := Print{Digests: map[string]string{}}
 	all := sha256.New()
@@ -146,7 +148,58 @@ func canonical(raw json.RawMessage) ([]byte, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
-	return json.Marshal(v) // sorts the names of objects
+	return json.Marshal(spelled(v)) // sorts the names of objects
+}
+
+// spelled writes every number of a value in one way.
+func spelled(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		return number(v)
+	case []any:
+		for i := range v {
+			v[i] = spelled(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = spelled(v[name])
+		}
+	}
+	return v
+}
+
+// maxZeros bounds how many zeros are written out for an exponent.
+const maxZeros = 64
+
+// number is a number without an exponent and without zeros that say nothing: 1 for 1.0 and 10e-1. One whose exponent would
+// take too many zeros stays as it is.
+func number(n json.Number) json.Number {
+	text, negative := strings.CutPrefix(string(n), "-")
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	shift := 0
+	if exponent != "" {
+		var err error
+		if shift, err = strconv.Atoi(exponent); err != nil || shift < -maxZeros || shift > maxZeros {
+			return n
+		}
+	}
+	digits, point := whole+fraction, len(whole)+shift
+	if point < 0 {
+		digits, point = strings.Repeat("0", -point)+digits, 0
+	}
+	if point > len(digits) {
+		digits += strings.Repeat("0", point-len(digits))
+	}
+	whole, fraction = strings.TrimLeft(digits[:point], "0"), strings.TrimRight(digits[point:], "0")
+	out := cmp.Or(whole, "0")
+	if fraction != "" {
+		out += "." + fraction
+	}
+	if negative && out != "0" {
+		out = "-" + out
+	}
+	return json.Number(out)
 }
 
 // differing names the arguments in which two calls differ.

@@ -41,6 +41,7 @@ func TestFingerprint(t *testing.T) {
 		"order of an array":       {`{"operation_id":"op-00001","path":"a","n":1,"o":{"x":1,"y":[2,1]}}`, false},
 		"a name that is missing":  {`{"operation_id":"op-00001","path":"a","o":{"x":1,"y":[1,2]}}`, false},
 		"a value that moved":      {`{"operation_id":"op-00001","path":1,"n":"a","o":{"x":1,"y":[1,2]}}`, false},
+		"other numbers (DW-14)":   {`{"operation_id":"op-00001","path":"a","n":1.0,"o":{"x":10e-1,"y":[0.1E1,2.00]}}`, true},
 		"a loose name deep below": {`{"operation_id":"op-00001","path":"a","n":1,"o":{"x":1,"y":[1,2],"limit":1}}`, false},
 	} {
 		if got := printOf(t, "edit_files", c.args).Sum == printOf(t, "edit_files", base).Sum; got != c.same {
@@ -53,6 +54,17 @@ func TestFingerprint(t *testing.T) {
 	big, bigger := printOf(t, "a", `{"n":9007199254740992}`), printOf(t, "a", `{"n":9007199254740993}`)
 	if big.Sum == bigger.Sum {
 		t.Error("two large integers are one")
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for given, want := range map[string]string{
+		"1": "1", "1.0": "1", "10e-1": "1", "0.1E+1": "1", "100": "100", "1e2": "100", "-0": "0", "-0.0e5": "0", "0.050": "0.05", "-1.50": "-1.5", "5e-3": "0.005",
+		"123456789012345678901234567890": "123456789012345678901234567890", "1e999999999999": "1e999999999999", "1e65": "1e65", "0e0": "0",
+	} {
+		if got := number(json.Number(given)); string(got) != want {
+			t.Errorf("%s is %s, want %s", given, got, want)
+		}
 	}
 }
 

@@ -321,9 +321,11 @@ func (q *jobs) write(ctx context.Context, l *live, j operation.Job, kind event.K
 
 // tellJob writes an event about a job.
 func (s *Service) tellJob(ctx context.Context, tx store.Tx, j operation.Job, actor event.Actor, kind event.Kind, summary string, body any) error {
-	refs := event.Refs{event.RefJob: j.ID, event.RefOperation: j.By.ID, event.RefProject: j.Project}
-	if j.Session != "" {
-		refs[event.RefSession] = j.Session
+	refs := event.Refs{event.RefJob: j.ID}
+	for name, value := range map[event.Ref]string{event.RefOperation: j.By.ID, event.RefProject: j.Project, event.RefSession: j.Session} {
+		if value != "" { // one that was found without a record knows none of them
+			refs[name] = value
+		}
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -345,6 +345,7 @@ func TestSameIDAtOnce(t *testing.T) {
 	}
 }
 
+// TestEffectOutlivesItsCaller: DW-18. Who leaves after the dispatch ends nothing, and who leaves before it leaves nothing.
 func TestEffectOutlivesItsCaller(t *testing.T) {
 	var ran atomic.Int64
 	p := &probe{ran: &ran, held: make(chan struct{})}
