@@ -53,6 +53,9 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	if !d.settings.Environment {
 		off = append(off, work.SetEnvironment)
 	}
+	if !d.settings.Compat {
+		off = append(off, work.SetCompat)
+	}
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
 		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Data: dataHome(d.cfg.Getenv), Redact: d.redact.Values, Rules: d.rules.of,

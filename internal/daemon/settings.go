@@ -30,6 +30,7 @@ type Settings struct {
 	Workspaces      bool          // agents at /mcp can work in copies of projects
 	Extensions      bool          // the tools of other servers can be called at /mcp
 	Environment     bool          // agents may ask for facts of the machine, and register artifacts
+	Compat          bool          // names of tools of earlier systems
 	Sandbox         string        // mechanism that keeps commands in
 	SandboxNetwork  bool          // commands in the sandbox reach the network
 	ProjectWrites   bool          // commands in the sandbox change the project itself
@@ -163,6 +164,15 @@ var Registry = []Setting{
 			return err
 		},
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Environment)} },
+	},
+	{
+		Key: "runtime.compat", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-compat.txtar",
+		Text: "Whether agents at `/mcp` find tools under the names of earlier systems, too (`edit`, `execute`, `operation_batch` and others; docs/tools.md).",
+		set: func(s *Settings, v []string) (err error) {
+			s.Compat, err = trueOrFalse(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Compat)} },
 	},
 	{
 		Key: "sandbox.mechanism", Type: "auto, bwrap, landlock or none", Default: string(sandbox.Auto), older: "MCPX_WORKSPACE_SANDBOX", Effect: "internal/test/story/testdata/setting-sandbox.txtar",

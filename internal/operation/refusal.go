@@ -108,6 +108,14 @@ type Answer struct {
 	// Upstream is the result of another server's tool. It is passed on as it is, and the rest of the answer beside it.
 	Upstream json.RawMessage `json:"upstream,omitempty"`
 	Parts    []Part          `json:"kept_apart,omitempty"` // of Upstream
+	// Images stand beside the answer of a call that reads them. They are no part of any record.
+	Images []Image `json:"-"`
+}
+
+// Image is a picture that a model looks at.
+type Image struct {
+	Media string
+	Data  []byte
 }
 
 // Part refers to a piece of another server's result that was too large; read_result gives every byte of it.

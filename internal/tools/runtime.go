@@ -90,6 +90,7 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 		Instructions: runtimeInstructions,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
+	schemas := map[string]*jsonschema.Resolved{}
 	for _, t := range c.Worker.Tools() {
 		schema, err := schemaOf(t)
 		if err != nil {
@@ -99,13 +100,14 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tools: schema of %s: %w", t.Name, err)
 		}
+		schemas[t.Name] = resolved
 		s.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: schema, Annotations: annotations(t)},
 			func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				who, ok := ctx.Value(askKey{}).(ask)
 				if !ok {
 					return nil, errors.New("tools: a call came past ServeHTTP")
 				}
-				call := work.Call{Tool: t.Name, Args: r.Params.Arguments, Principal: who.principal, Channel: "mcp", Check: checker(resolved)}
+				call := work.Call{Tool: t.Name, Args: r.Params.Arguments, Principal: who.principal, Channel: "mcp", Check: checker(schemas)}
 				if info := clientOf(r); info != nil {
 					call.Client = info.Name
 				}
@@ -138,15 +140,16 @@ func schemaOf(t work.Tool) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-func checker(s *jsonschema.Resolved) func(json.RawMessage) error {
-	return func(raw json.RawMessage) error {
+// checker holds arguments against the schemas of the tools that are on.
+func checker(schemas map[string]*jsonschema.Resolved) func(string, json.RawMessage) error {
+	return func(tool string, raw json.RawMessage) error {
 		var v any = map[string]any{}
 		if len(raw) > 0 {
 			if err := json.Unmarshal(raw, &v); err != nil {
 				return err
 			}
 		}
-		return s.Validate(v)
+		return schemas[tool].Validate(v)
 	}
 }
 
@@ -177,10 +180,13 @@ func render(a operation.Answer, form answerForm) (*mcp.CallToolResult, error) {
 	out := &mcp.CallToolResult{IsError: a.Refusal != nil && a.Status != operation.OutcomeInProgress}
 	if form == formText {
 		out.Content = []mcp.Content{&mcp.TextContent{Text: string(raw)}}
-		return out, nil
+	} else {
+		out.StructuredContent = json.RawMessage(raw)
+		out.Content = []mcp.Content{&mcp.TextContent{Text: mirror(a)}}
 	}
-	out.StructuredContent = json.RawMessage(raw)
-	out.Content = []mcp.Content{&mcp.TextContent{Text: mirror(a)}}
+	for _, i := range a.Images {
+		out.Content = append(out.Content, &mcp.ImageContent{MIMEType: i.Media, Data: i.Data})
+	}
 	return out, nil
 }
 

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,8 +171,15 @@ func TestRT3Schemas(t *testing.T) {
 			t.Errorf("a schema has %s", word)
 		}
 	}
+	aliases := []string{"workspace", "read", "discover", "edit", "move_out", "execute", "mcp_call", "operation_manage", "progress", "operation_batch"}
 	for _, one := range all {
 		s := one.InputSchema
+		if slices.Contains(aliases, one.Name) {
+			if s.Type != "object" || s.Additional == false {
+				t.Errorf("%s, an alias, takes no other arguments", one.Name)
+			}
+			continue
+		}
 		if s.Type != "object" || s.Additional != false {
 			t.Errorf("%s: type %q, additionalProperties %v", one.Name, s.Type, s.Additional)
 		}
@@ -247,5 +256,56 @@ func TestRuntimeRefuses(t *testing.T) {
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("GET: %d", response.StatusCode)
+	}
+}
+
+// TestRT45Image: RT-45.
+func TestRT45Image(t *testing.T) {
+	w := newWire(t)
+	image := append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{0, 0xff, 7}, 20000)...)
+	path := filepath.Join(w.root, "shot.png")
+	for name, data := range map[string][]byte{path: image, path + ".txt": []byte("no image"), path + ".huge": append(image, make([]byte, 1<<20)...)} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	encoded := base64.StdEncoding.EncodeToString(image)
+	for _, version := range []string{"2025-11-25", "2024-11-05"} {
+		w.version = version
+		_, raw := w.post("tools/call", fmt.Sprintf(`{"name":"read_file","arguments":{"path":%q,"as":"image"}}`, path))
+		var got struct {
+			Result struct {
+				Content []struct{ Type, MimeType, Data string }
+			}
+		}
+		if err := json.Unmarshal(raw, &got); err != nil {
+			t.Fatal(err)
+		}
+		all := got.Result.Content
+		if len(all) != 2 || all[1].Type != "image" || all[1].MimeType != "image/png" || all[1].Data != encoded || bytes.Count(raw, []byte(encoded[:200])) != 1 {
+			t.Errorf("revision %s: %d items, %.200s", version, len(all), raw)
+		}
+	}
+	w.version = "2025-11-25"
+	var windows []byte
+	for from, more := 0, true; more; {
+		got, _ := w.call("read_file", fmt.Sprintf(`{"path":%q,"as":"base64","from_byte":%d}`, path, from))
+		var piece struct {
+			Base64 []byte
+			More   bool
+		}
+		if err := json.Unmarshal(got.Result.StructuredContent.Data, &piece); err != nil {
+			t.Fatal(err)
+		}
+		windows, more = append(windows, piece.Base64...), piece.More
+		from = len(windows)
+	}
+	if !bytes.Equal(windows, image) {
+		t.Errorf("windows give %d bytes, others than the image of %d", len(windows), len(image))
+	}
+	for name, code := range map[string]operation.Code{path + ".txt": "ENCODING_UNSUPPORTED", path + ".huge": operation.LimitExceeded} {
+		if got, _ := w.call("read_file", fmt.Sprintf(`{"path":%q,"as":"image"}`, name)); got.Result.StructuredContent.Refusal == nil || got.Result.StructuredContent.Refusal.Code != code {
+			t.Errorf("%s: %+v", name, got.Result.StructuredContent)
+		}
 	}
 }

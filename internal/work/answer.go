@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,8 +31,11 @@ type outcome struct {
 	data     any
 	warnings []string
 	next     []operation.Next
-	handle   string          // of the workspace that it is about
-	bad      bool            // the call worked, and what it did has failed: a command that ended with 1
+	handle   string            // of the workspace that it is about
+	bad      bool              // the call worked, and what it did has failed: a command that ended with 1
+	status   operation.Outcome // "" is succeeded
+	waiting  *operation.Waiting
+	images   []operation.Image
 	upstream json.RawMessage // in place of data: the result of another server's tool
 }
 
@@ -52,6 +56,8 @@ func (s *Service) answer(ctx context.Context, t *turn, data any, err error) oper
 	a := operation.Answer{OK: true, Status: operation.OutcomeSucceeded}
 	if o, ok := data.(outcome); ok {
 		data, a.OK, a.Handle, a.Warnings, a.Next = o.data, !o.bad, o.handle, o.warnings, o.next[:min(len(o.next), maxNext)]
+		a.Status, a.Waiting = cmp.Or(o.status, a.Status), o.waiting
+		a.Images = o.images
 		if a.Upstream = o.upstream; a.Upstream != nil {
 			return a
 		}

@@ -19,6 +19,7 @@ const (
 	SetVerified    Toolset = "verified"
 	SetExtensions  Toolset = "extensions"
 	SetEnvironment Toolset = "environment"
+	SetCompat      Toolset = "compat"
 )
 
 // Tool is what a client is told about one tool.
@@ -33,9 +34,10 @@ type Tool struct {
 }
 
 // tool is a Tool with what carries it out. One of read, change and begin does; a tool that mutates may have read for calls
-// that change nothing.
+// that change nothing, and one with an alias has others that do.
 type tool struct {
 	Tool
+	alias   *alias
 	mutates bool
 	class   operation.Class
 	wait    int              // milliseconds that its call waits for the end without wait_ms; 0 is defaultWait
@@ -87,11 +89,24 @@ type keeper interface {
 func (s *Service) Tools() []Tool {
 	var out []Tool
 	for _, t := range catalogue() {
-		if s.admit(&turn{tool: &t}) == nil {
+		if s.admit(&turn{tool: &t}) == nil && s.leads(t.alias) {
 			out = append(out, t.Tool)
 		}
 	}
 	return out
+}
+
+// leads says whether an alias leads to a tool that is on.
+func (s *Service) leads(a *alias) bool {
+	if a == nil {
+		return true
+	}
+	for _, target := range a.tools {
+		if s.admit(&turn{tool: s.tools[target]}) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // ID is the argument that names an operation; its text is that of durable-work.md section 5.
@@ -101,7 +116,7 @@ type ID struct {
 
 // catalogue lists all tools.
 func catalogue() []tool {
-	return []tool{
+	return append([]tool{
 		{Tool: Tool{
 			Name: "session", Set: SetSession, Args: Session{},
 			Description: "Durable sessions: open one on a project, attach to one again from any client, list them, hand one over by a token that works once, close one. Pass remote_session_id to the other tools. open, handoff, close and attach with a token take operation_id.",
@@ -198,5 +213,5 @@ func catalogue() []tool {
 			Name: "artifact", Set: SetEnvironment, Args: Artifact{},
 			Description: "Keep a file as it is now: a test report, a build, a log. register keeps its bytes, read gives them by windows whatever becomes of the file (source_changed says whether it did), list names what was registered. An artifact_id is evidence for a task of a plan. register takes operation_id.",
 		}, mutates: true, class: operation.DB, reads: artifactReads, read: artifactRead, look: artifactLook, change: artifactChange},
-	}
+	}, aliases()...)
 }

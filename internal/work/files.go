@@ -1,6 +1,7 @@
 package work
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -236,7 +237,7 @@ type Window struct {
 	Lines    int    `json:"lines,omitempty" jsonschema:"1 to 5000; 400 without it"`
 	FromByte *int64 `json:"from_byte,omitempty" jsonschema:"instead of lines: first byte, 0-based"`
 	Bytes    int    `json:"bytes,omitempty" jsonschema:"with from_byte: 1 to 20000; 16000 without it"`
-	As       string `json:"as,omitempty" jsonschema:"text or base64; text without it"`
+	As       string `json:"as,omitempty" jsonschema:"text, base64, or image for a PNG, JPEG, GIF or WebP of at most 1 MB; text without it"`
 	IfSHA256 string `json:"if_sha256,omitempty" jsonschema:"answers unchanged, without text, when the file has this hash"`
 }
 
@@ -270,7 +271,10 @@ type fileWindow struct {
 	Continues bool               `json:"line_continues,omitempty"`
 	More      bool               `json:"more"`
 	Next      map[string]any     `json:"next,omitempty"`
+	Media     string             `json:"media,omitempty"` // of an image, which stands beside the answer
 	Error     *operation.Refusal `json:"error,omitempty"`
+
+	image []byte
 }
 
 func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
@@ -299,6 +303,7 @@ func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
 		budget = min(in.MaxBytes, windowMost)
 	}
 	var out []fileWindow
+	var images []operation.Image
 	for _, one := range items {
 		w, err := s.readWindow(ctx, x, one, budget)
 		if err != nil && single {
@@ -311,14 +316,17 @@ func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
 			budget -= len(*w.Text)
 		}
 		budget -= len(w.Base64)
+		if w.image != nil {
+			images = append(images, operation.Image{Media: w.Media, Data: w.image})
+		}
 		out = append(out, w)
 	}
 	if !single {
-		return struct {
+		return outcome{images: images, data: struct {
 			Items []fileWindow `json:"items"`
-		}{out}, nil
+		}{out}}, nil
 	}
-	answer := outcome{data: out[0]}
+	answer := outcome{data: out[0], images: images}
 	if next := out[0].Next; next != nil {
 		args := readAgain(in.InCopy, out[0].Path)
 		if in.As != "" {
@@ -370,8 +378,12 @@ func (s *Service) fillWindow(out *fileWindow, f *text.Index, r io.ReaderAt, in W
 			from = *in.FromByte
 		}
 		w, err = text.RawWindow(r, f.Size, from, size, budget)
+	case in.As == "image":
+		out.Facts = &f.Facts
+		out.Media, out.image, err = readImage(r, f.Size)
+		return err
 	case in.As != "" && in.As != "text":
-		return operation.Refuse(operation.ArgumentInvalid, "%.32q is no form; text and base64 are", in.As)
+		return operation.Refuse(operation.ArgumentInvalid, "%.32q is no form; text, base64 and image are", in.As)
 	case in.FromByte != nil:
 		w, err = f.ByteWindow(r, *in.FromByte, size, budget)
 	default:
@@ -392,4 +404,29 @@ func (s *Service) fillWindow(out *fileWindow, f *text.Index, r io.ReaderAt, in W
 	shown := s.cfg.Redact(w.Text)
 	out.Text, out.FromLine, out.ToLine = &shown, w.FromLine, w.ToLine
 	return nil
+}
+
+// maxImage bounds an image, in bytes. A model sees it whole or not at all, so the bound of texts does not hold for it.
+const maxImage = 1 << 20
+
+// imageForms are the forms of images that models read, by how they begin.
+var imageForms = []struct{ media, begin, at8 string }{
+	{"image/png", "\x89PNG\r\n\x1a\n", ""}, {"image/jpeg", "\xff\xd8\xff", ""}, {"image/gif", "GIF87a", ""}, {"image/gif", "GIF89a", ""}, {"image/webp", "RIFF", "WEBP"},
+}
+
+// readImage reads a file that is an image. ENCODING_UNSUPPORTED, LIMIT_EXCEEDED.
+func readImage(r io.ReaderAt, size int64) (media string, data []byte, err error) {
+	if size > maxImage {
+		return "", nil, operation.Refuse(operation.LimitExceeded, "an image of more than 1 MB is not shown; read it as base64").With("limit", maxImage).With("value", size)
+	}
+	data = make([]byte, size)
+	if _, err := r.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
+		return "", nil, err
+	}
+	for _, f := range imageForms {
+		if bytes.HasPrefix(data, []byte(f.begin)) && (f.at8 == "" || len(data) > 8 && bytes.HasPrefix(data[8:], []byte(f.at8))) {
+			return f.media, data, nil
+		}
+	}
+	return "", nil, operation.Refuse(operation.Code(text.CodeEncoding), "it is no PNG, JPEG, GIF or WebP image; read it as base64")
 }

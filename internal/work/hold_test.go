@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -420,4 +421,23 @@ func TestCloseRevokes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	refused(t, s.do(t, "edit_files", "%s", call), approvalRevoked, fault.NewID)
+}
+
+// TestMalformedRetryHoldsOn: a retry with an argument that the tool does not take ends nothing.
+func TestMalformedRetryHoldsOn(t *testing.T) {
+	d := newAskingDesk(t)
+	call := func(check error) operation.Answer {
+		return d.Do(t.Context(), Call{
+			Tool: "probe", Args: json.RawMessage(`{"operation_id":"op-00001"}`), Principal: session.Operator, Channel: "test",
+			Check: func(string, json.RawMessage) error { return check },
+		})
+	}
+	if a := call(nil); a.Status != operation.OutcomeWaiting {
+		t.Fatalf("%+v", a)
+	}
+	refused(t, call(errors.New("it takes no wait_ms")), operation.ArgumentInvalid, fault.AfterFix)
+	d.decide(t, d.pending(t), true)
+	if a := call(nil); !a.OK || d.ran.Load() != 1 {
+		t.Errorf("afterwards: %+v", a)
+	}
 }

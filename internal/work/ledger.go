@@ -151,6 +151,9 @@ func (s *Service) carry(ctx context.Context, t *turn, name operation.Name) (a op
 		}
 	}
 	if err := s.admit(t); err != nil {
+		if row != nil && row.Hold != "" && codeIn(err) == operation.ArgumentInvalid {
+			return refusal(s.refusalOf(ctx, t, err)) // the call was malformed, not what a person was asked about
+		}
 		return s.giveUp(ctx, t, row, err)
 	}
 	if t.tool.change != nil {

@@ -117,15 +117,16 @@ type Call struct {
 	Principal string // whose call it is
 	Client    string // the program, as it calls itself: a label
 	Channel   string // how it came: a label
-	// Check holds the arguments against the tool's schema. It is asked after the replay check: an exact retry of a call
-	// from before a change of the schema is answered.
-	Check func(json.RawMessage) error
+	// Check holds arguments against the schema of a tool that is on. It is asked after the replay check: an exact retry of a
+	// call from before a change of the schema is answered.
+	Check func(tool string, args json.RawMessage) error
 }
 
 // turn is a call on its way.
 type turn struct {
 	Call
 	tool *tool
+	via  *tool // the alias that was called; nil: none
 	args map[string]json.RawMessage
 	sum  operation.Print
 	op   operation.Operation // of a call with an effect
@@ -206,9 +207,15 @@ func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
 		return refusal(operation.Refuse(operation.ArgumentInvalid, "%s", err))
 	}
 	t := &turn{Call: c, tool: tool, args: args}
+	var ignored []string
+	if tool.Set == SetCompat {
+		if ignored, err = s.translate(t); err != nil {
+			return s.answer(ctx, t, nil, err)
+		}
+	}
 	warnings := s.note(ctx, t)
 	a = s.dispatch(ctx, t)
-	a.Warnings = append(a.Warnings, warnings...)
+	a.Warnings = slices.Concat(a.Warnings, ignored, warnings)
 	return a
 }
 
@@ -229,12 +236,14 @@ func (s *Service) dispatch(ctx context.Context, t *turn) operation.Answer {
 
 // admit says whether the call may be looked at: its tool is enabled and its arguments fit.
 func (s *Service) admit(t *turn) error {
-	if slices.Contains(s.cfg.Disabled, t.tool.Set) {
-		return operation.Refuse(operation.ToolDisabled, "%s belongs to the toolset %s, which is off", t.tool.Name, t.tool.Set).
-			Retrying(fault.Never).With("setting", "runtime."+string(t.tool.Set))
+	for _, one := range []*tool{t.via, t.tool} {
+		if one != nil && slices.Contains(s.cfg.Disabled, one.Set) {
+			return operation.Refuse(operation.ToolDisabled, "%s belongs to the toolset %s, which is off", one.Name, one.Set).
+				Retrying(fault.Never).With("setting", "runtime."+string(one.Set))
+		}
 	}
 	if t.Check != nil {
-		if err := t.Check(t.Args); err != nil {
+		if err := t.Check(t.Tool, t.Args); err != nil {
 			return operation.Refuse(operation.ArgumentInvalid, "%s", err)
 		}
 	}

@@ -10,11 +10,15 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
@@ -29,6 +33,7 @@ import (
 // desk is a Service with a store in memory.
 type desk struct {
 	*Service
+	t     *testing.T
 	db    *storetest.Model
 	state string
 	clock atomic.Int64
@@ -38,7 +43,7 @@ type desk struct {
 
 func newDesk(t *testing.T, more ...tool) *desk {
 	t.Helper()
-	d := &desk{db: storetest.NewModel(), state: t.TempDir()}
+	d := &desk{t: t, db: storetest.NewModel(), state: t.TempDir()}
 	d.clock.Store(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).UnixNano())
 	d.start(t, d.db, more...)
 	return d
@@ -81,16 +86,104 @@ func (d *desk) project(t *testing.T, name, path string) {
 
 func (d *desk) as(t *testing.T, principal, tool, format string, args ...any) operation.Answer {
 	t.Helper()
-	a := d.Do(t.Context(), Call{Tool: tool, Args: json.RawMessage(fmt.Sprintf(format, args...)), Principal: principal, Channel: "test"})
-	for _, n := range a.Next {
-		if d.tools[n.Tool] == nil {
-			t.Errorf("%s proposes %s, which does not exist", tool, n.Tool)
-		}
+	return d.Do(t.Context(), Call{Tool: tool, Args: json.RawMessage(fmt.Sprintf(format, args...)), Principal: principal, Channel: "test"})
+}
+
+// Do carries out a call. Every answer of every test of this package comes through here: RT-4. A call that no client could
+// make, because it does not fit the schema, may be proposed again.
+func (d *desk) Do(ctx context.Context, c Call) operation.Answer {
+	a := d.Service.Do(ctx, c)
+	if one := d.tools[c.Tool]; one == nil || fits(*one, c.Args) != nil {
+		return a
 	}
-	if len(a.Next) > maxNext {
-		t.Errorf("%s proposes %d calls", tool, len(a.Next))
+	if err := d.proposes(c.Principal, a); err != nil {
+		d.t.Errorf("%s %s: %v", c.Tool, c.Args, err)
 	}
 	return a
+}
+
+// proposes says what is wrong with the calls that an answer proposes: each is one of a tool that is on, fits its schema, and
+// is permitted to the role of the caller.
+func (d *desk) proposes(principal string, a operation.Answer) error {
+	if len(a.Next) > maxNext {
+		return fmt.Errorf("it proposes %d calls", len(a.Next))
+	}
+	for _, n := range a.Next {
+		tool := d.tools[n.Tool]
+		if tool == nil || slices.Contains(d.cfg.Disabled, tool.Set) {
+			return fmt.Errorf("it proposes %s, which is not there", n.Tool)
+		}
+		raw, err := json.Marshal(n.Args)
+		if err != nil {
+			return err
+		}
+		if err := fits(*tool, raw); err != nil {
+			return fmt.Errorf("it proposes %s %s: %w", n.Tool, raw, err)
+		}
+		args, err := operation.ParseArgs(raw)
+		if err != nil {
+			return err
+		}
+		next := &turn{Call: Call{Tool: n.Tool, Args: raw, Principal: principal}, tool: tool, args: args}
+		ref, act := next.text("remote_session_id"), session.ActRead
+		if tool.changes(next) {
+			act = session.ActChange
+		}
+		err = d.db.View(context.Background(), func(r store.Reader) error {
+			_, err := session.Admit(context.Background(), r, session.AdmitRequest{Session: ref, Principal: principal, Act: act})
+			return err
+		})
+		if ref != "" && codeIn(err) == operation.RoleDenied {
+			return fmt.Errorf("it proposes %s %s: %w", n.Tool, raw, err)
+		}
+	}
+	return nil
+}
+
+// fits holds arguments against the schema of a tool, made as for a client. Tools of tests have none.
+func fits(t tool, raw json.RawMessage) error {
+	if t.Args == nil {
+		return nil
+	}
+	schema, err := jsonschema.ForType(reflect.TypeOf(t.Args), &jsonschema.ForOptions{})
+	if err != nil {
+		return err
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return err
+	}
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return err
+	}
+	return resolved.Validate(v)
+}
+
+// TestRT4Proposals: RT-4, what the check of every answer finds.
+func TestRT4Proposals(t *testing.T) {
+	s := newShop(t)
+	token := read[struct{ Token string }](t, s.do(t, "session", `"action":"handoff","operation_id":"hand-0001"`)).Token
+	s.as(t, "bob", "session", `{"action":"attach","handoff_token":%q,"operation_id":"take-0001"}`, token)
+	edit := map[string]any{"remote_session_id": s.session, "operation_id": "edit-0001", "edits": []any{}}
+	for what, next := range map[string]operation.Next{
+		"a tool that does not exist": {Tool: "nothing"},
+		"a tool that is off":         {Tool: "command_status", Args: map[string]any{"job_id": "job_1"}},
+		"another argument":           {Tool: "read_file", Args: map[string]any{"file": "a"}},
+		"a missing one":              {Tool: "read_result", Args: map[string]any{}},
+		"one of another type":        {Tool: "read_file", Args: map[string]any{"path": 1}},
+		"what a viewer may not":      {Tool: "edit_files", Args: edit},
+	} {
+		if s.proposes("bob", operation.Answer{Next: []operation.Next{next}}) == nil {
+			t.Errorf("%s is not found", what)
+		}
+	}
+	if s.proposes("bob", operation.Answer{Next: make([]operation.Next, maxNext+1)}) == nil {
+		t.Error("more calls than may be are not found")
+	}
+	if err := s.proposes(session.Operator, operation.Answer{Next: []operation.Next{{Tool: "edit_files", Args: edit}}}); err != nil {
+		t.Errorf("the owner's edit: %v", err)
+	}
 }
 
 func (d *desk) call(t *testing.T, tool, format string, args ...any) operation.Answer {

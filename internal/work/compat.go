@@ -1,0 +1,337 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpx/internal/lazyregexp"
+	"mcpx/internal/operation"
+)
+
+// alias is a name that earlier systems had for some of our tools. A call of it is a call of ours, under our name and in our
+// ledger.
+type alias struct {
+	by    string            // argument that chooses the tool; "" there is one
+	tools map[string]string // by what that says; "" without it
+	sets  map[string]string // arguments that its calls always have
+}
+
+// The arguments of earlier systems that aliases take beside ours. Nothing that a caller says confirms anything.
+var (
+	olderID   = "idempotency_key"
+	confirmed = []string{"user_confirmed", "confirmation_uuid", "confirmation_token"}
+)
+
+// translate makes the call of an alias one of ours.
+func (s *Service) translate(t *turn) (warnings []string, err error) {
+	t.via = t.tool
+	if err := olderSpelling(t.args); err != nil {
+		return nil, err
+	}
+	for _, name := range confirmed {
+		if t.args[name] != nil {
+			delete(t.args, name)
+			warnings = append(warnings, name+" is ignored: only a person confirms, at a channel of mcpx")
+		}
+	}
+	if t.Tool == "progress" {
+		asActivity(t.args)
+	}
+	a := t.via.alias
+	if a == nil { // no tool of ours is like it
+		return warnings, t.rewritten()
+	}
+	chosen := t.text(a.by)
+	target, ok := a.tools[chosen]
+	if !ok {
+		return warnings, operation.Refuse(operation.ArgumentInvalid, "%.32q is no %s of %s; %s are", chosen, a.by, t.Tool, strings.Join(slices.Sorted(maps.Keys(a.tools)), ", "))
+	}
+	delete(t.args, a.by)
+	for name, value := range a.sets {
+		t.args[name], _ = json.Marshal(value) // a text
+	}
+	t.Tool, t.tool = target, s.tools[target]
+	return warnings, t.rewritten()
+}
+
+// rewritten makes the arguments of the call those that were read and changed.
+func (t *turn) rewritten() (err error) {
+	t.Args, err = json.Marshal(t.args)
+	return err
+}
+
+// olderSpelling takes idempotency_key as operation_id.
+func olderSpelling(args map[string]json.RawMessage) error {
+	older, ours := args[olderID], args[operation.IDField]
+	if older == nil {
+		return nil
+	}
+	if ours != nil && string(ours) != string(older) {
+		return operation.Refuse(operation.ArgumentInvalid, "%s and %s say different things; they are one id", olderID, operation.IDField)
+	}
+	args[operation.IDField] = older
+	delete(args, olderID)
+	return nil
+}
+
+// aliases list the names of earlier systems. What they take is what our tools take.
+func aliases() []tool {
+	open := map[string]any{}
+	named := func(name, description string, a alias) tool {
+		return tool{Tool: Tool{Name: name, Set: SetCompat, Args: open, Description: description}, alias: &a}
+	}
+	one := func(target string) map[string]string { return map[string]string{"": target} }
+	execute := named("execute", "Earlier name: action run (execute_command), attach (command_status), stop (stop_command) or stdin (write_command_input).", alias{
+		by: "action", tools: map[string]string{"": "execute_command", "run": "execute_command", "attach": "command_status", "stop": "stop_command", "stdin": "write_command_input"},
+	})
+	call := named("mcp_call", "Earlier name of call_tool.", alias{tools: one("call_tool")})
+	execute.Destructive, execute.OpenWorld, call.Destructive, call.OpenWorld = true, true, true, true
+	move := named("move_out", "Earlier name of remove_files. No confirmation that it is given counts.", alias{tools: one("remove_files")})
+	move.Destructive = true
+	list := []tool{
+		named("workspace", "Earlier name of session with action list: its projects.", alias{tools: one("session"), sets: map[string]string{"action": "list"}}),
+		named("read", "Earlier name: view file (read_file), list (list_files) or search (search_files).", alias{
+			by: "view", tools: map[string]string{"": "read_file", "file": "read_file", "list": "list_files", "search": "search_files"},
+		}),
+		named("discover", "Earlier name of find_tools.", alias{tools: one("find_tools")}),
+	}
+	for i := range list {
+		list[i].ReadOnly = true
+	}
+	return append(
+		list,
+		named("edit", "Earlier name of edit_files.", alias{tools: one("edit_files")}), move, execute, call,
+		named("operation_manage", "Earlier name: action status (operation_status), resolve (resolve_operation) or read (read_result).", alias{
+			by: "action", tools: map[string]string{"": "operation_status", "status": "operation_status", "resolve": "resolve_operation", "read": "read_result"},
+		}),
+		tool{Tool: Tool{
+			Name: "progress", Set: SetCompat, Args: open,
+			Description: "Earlier name of the argument activity: stores status and next for the person.",
+		}, read: progress},
+		tool{Tool: Tool{
+			Name: "operation_batch", Set: SetCompat, Args: open, Destructive: true, OpenWorld: true,
+			Description: "Several calls: operation_id, steps [{id, tool, args, depends_on}]. A step has the id <operation_id>.<id>; one that waits holds those that depend on it, one that failed skips them. Repeat the identical call to go on.",
+		}, read: runBatch},
+	)
+}
+
+// progress has stored what it was told when it comes here: as activity of its session.
+func progress(_ context.Context, _ *Service, t *turn) (any, error) {
+	if t.text("remote_session_id") == "" {
+		return nil, operation.Refuse(operation.ArgumentInvalid, "progress needs remote_session_id, and says status or next")
+	}
+	return struct{}{}, nil
+}
+
+// asActivity makes of what progress is told the activity of its call.
+func asActivity(args map[string]json.RawMessage) {
+	said := map[string]json.RawMessage{}
+	for _, name := range []string{"status", "next"} {
+		if args[name] != nil {
+			said[name] = args[name]
+		}
+	}
+	args["activity"], _ = json.Marshal(said) // it was read from JSON
+}
+
+// Bounds of a batch of calls.
+const (
+	maxSteps = 50
+	// batchTime is how long its steps may take together; what is left of the deadline is for its answer.
+	batchTime = answerWithin - 5*time.Second
+)
+
+// batchStep is one call of a batch.
+type batchStep struct {
+	ID        string                     `json:"id"`
+	Tool      string                     `json:"tool"`
+	Args      map[string]json.RawMessage `json:"args"`
+	DependsOn []string                   `json:"depends_on"`
+}
+
+// stepShown is what became of a step.
+type stepShown struct {
+	ID        string            `json:"id"`
+	Tool      string            `json:"tool"`
+	Operation string            `json:"operation_id,omitempty"`
+	Status    operation.Outcome `json:"status"`
+	Answer    *operation.Answer `json:"answer,omitempty"` // nil: it was not called
+}
+
+// What becomes of a step that is not called.
+const (
+	stepHeld    operation.Outcome = "held"    // a step that it depends on has not ended
+	stepSkipped operation.Outcome = "skipped" // a step that it depends on has not succeeded
+)
+
+var stepID = lazyregexp.New(`^[A-Za-z0-9_-]{1,32}$`)
+
+// runBatch calls the steps of a batch, each after those that it depends on. The batch itself is no operation: its steps are,
+// so the identical call goes on where the last one ended.
+func runBatch(ctx context.Context, s *Service, t *turn) (any, error) {
+	var in struct {
+		Steps []batchStep `json:"steps"`
+	}
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	id := t.text(operation.IDField)
+	if id == "" {
+		return nil, operation.Refuse(operation.OperationIDRequired, "%s needs operation_id: its steps have ids made from it", t.Tool)
+	}
+	order, err := s.orderSteps(in.Steps)
+	if err != nil {
+		return nil, err
+	}
+	within, stop := context.WithTimeout(ctx, batchTime)
+	defer stop()
+	shown := make([]stepShown, len(in.Steps))
+	ended := map[string]*stepShown{}
+	for _, i := range order {
+		one := in.Steps[i]
+		shown[i] = stepShown{ID: one.ID, Tool: one.Tool, Status: standsBy(one, ended)}
+		ended[one.ID] = &shown[i]
+		if shown[i].Status != "" {
+			continue
+		}
+		if within.Err() != nil {
+			shown[i].Status = stepHeld
+			continue
+		}
+		if err := s.callStep(within, t, id+"."+one.ID, one, &shown[i]); err != nil {
+			return nil, err
+		}
+	}
+	return batchOutcome(t, shown), nil
+}
+
+// standsBy is what becomes of a step because of those that it depends on; "" it is called.
+func standsBy(one batchStep, ended map[string]*stepShown) operation.Outcome {
+	out := operation.Outcome("")
+	for _, name := range one.DependsOn {
+		switch before := ended[name]; {
+		case before.failed():
+			return stepSkipped
+		case before.unfinished():
+			out = stepHeld
+		}
+	}
+	return out
+}
+
+func (s *stepShown) unfinished() bool {
+	return slices.Contains([]operation.Outcome{operation.OutcomeWaiting, operation.OutcomeInProgress, stepHeld}, s.Status)
+}
+
+// failed says whether a step has ended, and not as it should: a command that exits with 1 has failed, too.
+func (s *stepShown) failed() bool { return !s.unfinished() && (s.Answer == nil || !s.Answer.OK) }
+
+func (s *Service) callStep(ctx context.Context, t *turn, id string, one batchStep, out *stepShown) error {
+	args := maps.Clone(one.Args)
+	if args == nil {
+		args = map[string]json.RawMessage{}
+	}
+	if s.changing(one.Tool) {
+		out.Operation = id
+		args[operation.IDField], _ = json.Marshal(id) // a text
+	}
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	call := t.Call
+	call.Tool, call.Args = one.Tool, raw
+	a := s.Do(ctx, call)
+	out.Answer, out.Status = &a, a.Status
+	return nil
+}
+
+// changing says whether calls of a tool, or of the tools behind an alias, may be operations.
+func (s *Service) changing(name string) bool {
+	one := s.tools[name]
+	if one.alias == nil {
+		return one.mutates
+	}
+	for _, target := range one.alias.tools {
+		if s.tools[target].mutates {
+			return true
+		}
+	}
+	return false
+}
+
+// orderSteps gives the places of the steps in an order in which each comes after those that it depends on.
+func (s *Service) orderSteps(steps []batchStep) ([]int, error) {
+	if len(steps) == 0 || len(steps) > maxSteps {
+		return nil, operation.Refuse(operation.LimitExceeded, "a batch has 1 to %d steps", maxSteps).With("limit", maxSteps).With("value", len(steps))
+	}
+	at := map[string]int{}
+	for i, one := range steps {
+		_, twice := at[one.ID]
+		known := s.tools[one.Tool]
+		switch {
+		case !stepID().MatchString(one.ID) || twice:
+			return nil, invalidStep(i, "%.40q is no id of a step: 1 to 32 of A-Z a-z 0-9 _ -, and each once", one.ID)
+		case known == nil || known.Name == "operation_batch":
+			return nil, invalidStep(i, "%.64q is no tool for a step", one.Tool)
+		}
+		at[one.ID] = i
+	}
+	var order []int
+	placed := make([]bool, len(steps))
+	for len(order) < len(steps) {
+		before := len(order)
+		for i, one := range steps {
+			ready := !placed[i]
+			for _, name := range one.DependsOn {
+				j, known := at[name]
+				if !known {
+					return nil, invalidStep(i, "it depends on %.40q, and there is no such step", name)
+				}
+				ready = ready && placed[j]
+			}
+			if ready {
+				placed[i] = true
+				order = append(order, i)
+			}
+		}
+		if len(order) == before {
+			return nil, invalidStep(slices.Index(placed, false), "it depends on itself")
+		}
+	}
+	return order, nil
+}
+
+func invalidStep(i int, format string, args ...any) *operation.Refusal {
+	return operation.Refuse(operation.ArgumentInvalid, "step %d: %s", i, fmt.Sprintf(format, args...)).With("step", i)
+}
+
+// batchOutcome says how a batch stands: as the step stands that keeps it from its end.
+func batchOutcome(t *turn, shown []stepShown) outcome {
+	out := outcome{data: map[string]any{"steps": shown}, status: operation.OutcomeSucceeded}
+	for _, one := range shown {
+		if one.Status == operation.OutcomeWaiting && out.waiting == nil {
+			out.status, out.waiting, out.next = one.Status, one.Answer.Waiting, one.Answer.Next[:1]
+		}
+	}
+	for _, one := range shown {
+		switch {
+		case out.waiting != nil:
+		case one.unfinished():
+			out.status = operation.OutcomeInProgress
+		case one.failed() && out.status == operation.OutcomeSucceeded:
+			out.status = operation.OutcomeFailed
+		}
+	}
+	out.bad = out.status != operation.OutcomeSucceeded
+	var again map[string]any
+	if unfinished := slices.ContainsFunc(shown, func(s stepShown) bool { return s.unfinished() }); unfinished && len(t.Args) <= edge && json.Unmarshal(t.Args, &again) == nil {
+		out.next = append(slices.Clip(out.next), operation.Next{Tool: t.Tool, Args: again, Why: "the identical call goes on with the steps that are left"})
+	}
+	return out
+}
