@@ -60,8 +60,9 @@ type Approval struct {
 // Decision is how a person decided.
 type Decision struct {
 	Principal string    `json:"principal"`
-	Channel   string    `json:"channel"`  // cli
-	Terminal  string    `json:"terminal"` // device name of the controlling terminal
+	Channel   string    `json:"channel"`          // cli or elicitation
+	Terminal  string    `json:"terminal"`         // device name of the controlling terminal; "" it came by a form
+	Client    string    `json:"client,omitempty"` // that put the form to its user, as it calls itself
 	At        time.Time `json:"at"`
 	Note      string    `json:"note,omitempty"`
 	Digest    string    `json:"digest"` // the subject that was displayed

@@ -15,9 +15,11 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"mcpx/internal/approval"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 	"mcpx/internal/sandbox"
+	"mcpx/internal/work"
 )
 
 // Settings are the values of one moment, with where each came from.
@@ -31,6 +33,7 @@ type Settings struct {
 	Extensions      bool          // the tools of other servers can be called at /mcp
 	Environment     bool          // agents may ask for facts of the machine, and register artifacts
 	Compat          bool          // names of tools of earlier systems
+	Elicitation     []string      // kinds of questions that clients may put to their users
 	Sandbox         string        // mechanism that keeps commands in
 	SandboxNetwork  bool          // commands in the sandbox reach the network
 	ProjectWrites   bool          // commands in the sandbox change the project itself
@@ -173,6 +176,20 @@ var Registry = []Setting{
 			return err
 		},
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Compat)} },
+	},
+	{
+		Key: "approvals.elicitation", Type: "list of kinds", Default: "", list: true, Effect: "internal/test/story/testdata/setting-elicitation.txtar",
+		Text: "Questions that a client at `/mcp` may put to its own user, if it can show forms (MCP revision 2026-07-28): command, input, file_write, call_tool. Without it they are decided at a terminal only. The word of the client is all there is for a person having answered, so a program that may call `/mcp` can also say yes. Removals, trust and what is run with other rights are never decided so.",
+		set: func(s *Settings, v []string) error {
+			s.Elicitation = v
+			for _, kind := range v {
+				if !slices.Contains(work.Elicitable(), approval.Kind(kind)) {
+					return fmt.Errorf("%q cannot be decided by a form; %v can", kind, work.Elicitable())
+				}
+			}
+			return nil
+		},
+		get: func(s *Settings) []string { return s.Elicitation },
 	},
 	{
 		Key: "sandbox.mechanism", Type: "auto, bwrap, landlock or none", Default: string(sandbox.Auto), older: "MCPX_WORKSPACE_SANDBOX", Effect: "internal/test/story/testdata/setting-sandbox.txtar",

@@ -110,6 +110,14 @@ type Answer struct {
 	Parts    []Part          `json:"kept_apart,omitempty"` // of Upstream
 	// Images stand beside the answer of a call that reads them. They are no part of any record.
 	Images []Image `json:"-"`
+	// Form is what a client may ask its user while the answer waits; nil: nothing.
+	Form *Form `json:"-"`
+}
+
+// Form is a question to the user of a client.
+type Form struct {
+	Message string
+	State   string // comes back with what the user said
 }
 
 // Image is a picture that a model looks at.

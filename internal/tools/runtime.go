@@ -69,6 +69,7 @@ const runtimeInstructions = "mcpx gives you durable access to a person's project
 type ask struct {
 	principal string
 	form      answerForm
+	rounds    bool // a call may be answered with a question: the client makes it again with what its user said
 	upstream  *upstream
 }
 
@@ -81,6 +82,10 @@ const (
 	formStructured answerForm = false
 	formText       answerForm = true
 )
+
+// roundsSince is the first revision in which a call is answered with a question. Before it a server asks over a stream of a
+// transport session, which nothing here has.
+const roundsSince = "2026-07-28"
 
 // structuredSince is the first revision whose clients read structuredContent.
 const structuredSince = "2025-06-18"
@@ -108,10 +113,14 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 					return nil, errors.New("tools: a call came past ServeHTTP")
 				}
 				call := work.Call{Tool: t.Name, Args: r.Params.Arguments, Principal: who.principal, Channel: "mcp", Check: checker(schemas)}
-				if info := clientOf(r); info != nil {
+				if info := r.ClientInfo(); info != nil {
 					call.Client = info.Name
 				}
+				call.Forms, call.Said = who.rounds && showsForms(r.ClientCapabilities()), saidIn(r.Params)
 				a := c.Worker.Do(ctx, call)
+				if a.Form != nil {
+					return asForm(a.Form), nil
+				}
 				if a.Upstream != nil {
 					return who.upstream.hold(a), nil
 				}
@@ -119,16 +128,6 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 			})
 	}
 	return s, nil
-}
-
-func clientOf(r *mcp.CallToolRequest) *mcp.Implementation {
-	if r.Session == nil {
-		return nil
-	}
-	if p := r.Session.InitializeParams(); p != nil {
-		return p.ClientInfo
-	}
-	return nil
 }
 
 // schemaOf makes the schema of a tool's arguments: flat, closed, without references.
@@ -247,7 +246,7 @@ func (h *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	asked := ask{principal: principal, form: m.version < structuredSince, upstream: &upstream{}}
+	asked := ask{principal: principal, form: m.version < structuredSince, rounds: m.version >= roundsSince, upstream: &upstream{}}
 	response := &held{ResponseWriter: w}
 	pass(h.http, response, r.Clone(context.WithValue(r.Context(), askKey{}, asked)), m.body)
 	if err := asked.upstream.send(response, cmp.Or(m.version, usualVersion)); err != nil {

@@ -245,7 +245,7 @@ func (s *Service) callStep(ctx context.Context, t *turn, id string, one batchSte
 		return err
 	}
 	call := t.Call
-	call.Tool, call.Args = one.Tool, raw
+	call.Tool, call.Args, call.Forms, call.Said = one.Tool, raw, false, nil // the batch asks, for the step that it waits for
 	a := s.Do(ctx, call)
 	out.Answer, out.Status = &a, a.Status
 	return nil

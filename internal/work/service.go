@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpx/internal/approval"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
@@ -40,7 +41,8 @@ type Config struct {
 	Redact func(string) string // takes the values of secrets out of text
 	// Rules are the rules of the user and of the project with this root, as they are now.
 	Rules    func(root string) policy.Rules
-	Disabled []Toolset // their tools are not listed and answer TOOL_DISABLED
+	Disabled []Toolset       // their tools are not listed and answer TOOL_DISABLED
+	Elicit   []approval.Kind // questions that a client may put to its user, of those that Elicitable names
 
 	// Try runs a program of the system for what it prints; nil: environment_info runs none.
 	Try func(ctx context.Context, argv []string) ([]byte, error)
@@ -120,6 +122,8 @@ type Call struct {
 	// Check holds arguments against the schema of a tool that is on. It is asked after the replay check: an exact retry of a
 	// call from before a change of the schema is answered.
 	Check func(tool string, args json.RawMessage) error
+	Forms bool  // the client can put a form to its user
+	Said  *Said // what the user said to the form of the answer before; nil: there was none
 }
 
 // turn is a call on its way.
@@ -213,9 +217,17 @@ func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
 			return s.answer(ctx, t, nil, err)
 		}
 	}
+	if c.Said != nil {
+		heard, err := s.hear(ctx, t)
+		if err != nil {
+			return s.answer(ctx, t, nil, err)
+		}
+		ignored = append(ignored, heard...)
+	}
 	warnings := s.note(ctx, t)
 	a = s.dispatch(ctx, t)
 	a.Warnings = slices.Concat(a.Warnings, ignored, warnings)
+	s.offerForm(ctx, c, &a)
 	return a
 }
 
