@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -86,13 +87,20 @@ func TestJudge(t *testing.T) {
 		},
 		Memory: []memoryRow{{Servers: 20, Daemon: 41 << 20, Supervisors: 20, Supervisor: 5 << 20}},
 		Flat:   []flatPoint{{Calls: 1, Resident: 100}, {Calls: 2, Resident: 111}},
+		Pairs: []pair{
+			{Scenario: scenarioLedger, What: opPlan, Callers: 1, Ratio: 0.39},
+			{Scenario: scenarioLedger, What: opEdit, Callers: 1, Ratio: 0.01},
+			{Scenario: scenarioSearch, Ratio: 0.5},
+			{Scenario: scenarioSearch, Ratio: 0.49},
+			{Scenario: scenarioCommand, Ratio: 0.01},
+		},
 	}
 	r.judge()
 	var got []bool
 	for _, b := range r.Bars {
 		got = append(got, b.Ok)
 	}
-	if diff := cmp.Diff([]bool{false, true, true, true, false, false}, got); diff != "" {
+	if diff := cmp.Diff([]bool{false, true, true, true, false, false, true, false, false}, got); diff != "" {
 		t.Errorf("bars %+v\n-want +got\n%s", r.Bars, diff)
 	}
 	if r.passed() {
@@ -124,5 +132,29 @@ func TestDesk(t *testing.T) {
 	}
 	if files, err := filepath.Glob(filepath.Join(d.dir, "*.txt")); err != nil || len(files) != 1 {
 		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// TestPlant: the tree that is searched has as many files, and as many with a hit, as the benchmark counts on.
+func TestPlant(t *testing.T) {
+	dir := t.TempDir()
+	const n = 300
+	if err := plant(dir, n); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.txt"))
+	if err != nil || len(files) != n {
+		t.Fatalf("%d files, %v, want %d", len(files), err, n)
+	}
+	hits := 0
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hits += bytes.Count(raw, []byte("needle_in"))
+	}
+	if hits != needles {
+		t.Errorf("%d hits, want %d", hits, needles)
 	}
 }

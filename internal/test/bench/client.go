@@ -75,8 +75,9 @@ func dialHTTP(addr, path string, handshake bool) (*httpCaller, error) {
 		c.close()
 		return nil, fmt.Errorf("initialize: %w", err)
 	}
+	c.header = "MCP-Protocol-Version: 2025-11-25\r\n"
 	if session := header.Get("Mcp-Session-Id"); session != "" {
-		c.header = "Mcp-Session-Id: " + session + "\r\nMCP-Protocol-Version: 2025-11-25\r\n"
+		c.header += "Mcp-Session-Id: " + session + "\r\n"
 	}
 	if _, _, err := c.post([]byte(readyBody)); err != nil {
 		c.close()

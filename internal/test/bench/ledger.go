@@ -26,16 +26,23 @@ import (
 
 // pair is one thing against another that was measured in the same rounds, both in turns.
 type pair struct {
-	What    string  `json:"what"`
-	Against string  `json:"against"`
-	Rate    float64 `json:"per_s"`
-	Base    float64 `json:"against_per_s"`
-	Ratio   float64 `json:"ratio"` // median of the rounds
+	Scenario string  `json:"scenario"`
+	What     string  `json:"what"`
+	Against  string  `json:"against"`
+	Callers  int     `json:"callers"` // of each at once
+	Rate     float64 `json:"per_s"`
+	Base     float64 `json:"against_per_s"`
+	Ratio    float64 `json:"ratio"` // of the two, median of the rounds
 }
 
-// against measures two things that can be done again and again, by so many callers at once.
-func (b *bench) against(ctx context.Context, callers int, what, base string, do, other func(context.Context) error) (pair, error) {
-	b.say("%s", what)
+// took is how long one took its caller, in milliseconds.
+func (p pair) took() (one, other float64) {
+	return 1000 * float64(p.Callers) / p.Rate, 1000 * float64(p.Callers) / p.Base
+}
+
+// pair measures two things that can be done again and again, by so many callers at once.
+func (b *bench) pair(ctx context.Context, r *report, scenario string, callers int, what, base string, do, other func(context.Context) error) error {
+	b.say("%s, %d callers", what, callers)
 	span := time.Second
 	if b.o.quick {
 		span /= 5
@@ -44,17 +51,18 @@ func (b *bench) against(ctx context.Context, callers int, what, base string, do,
 	for round := range b.o.rounds + 1 {
 		rate, err := perSecond(ctx, callers, span, do)
 		if err != nil {
-			return pair{}, fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		of, err := perSecond(ctx, callers, span, other)
 		if err != nil {
-			return pair{}, fmt.Errorf("%s: %w", base, err)
+			return fmt.Errorf("%s: %w", base, err)
 		}
 		if round > 0 { // the first one fills caches
 			rates, bases, ratios = append(rates, rate), append(bases, of), append(ratios, rate/of)
 		}
 	}
-	return pair{what, base, median(rates), median(bases), median(ratios)}, nil
+	r.Pairs = append(r.Pairs, pair{scenario, what, base, callers, median(rates), median(bases), median(ratios)})
+	return nil
 }
 
 func perSecond(ctx context.Context, callers int, span time.Duration, do func(context.Context) error) (float64, error) {
@@ -92,7 +100,7 @@ func (b *bench) ledger(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.Close()) }()
-	row := strings.Repeat("x", 400)
+	row := strings.Repeat("x", rowSize)
 	commit := func(ctx context.Context) error {
 		_, err := bare.ExecContext(ctx, "INSERT INTO t (body) VALUES (?)", row)
 		return err
@@ -110,15 +118,18 @@ func (b *bench) ledger(ctx context.Context, r *report) (err error) {
 			name string
 			do   func(context.Context) error
 		}{{opPlan, desk.plan}, {opEdit, desk.edit}} {
-			p, err := b.against(ctx, callers, fmt.Sprintf("%s, %d callers", one.name, callers), "one commit", one.do, commit)
-			if err != nil {
+			if err := b.pair(ctx, r, scenarioLedger, callers, one.name, "one commit", one.do, commit); err != nil {
 				return err
 			}
-			r.Pairs = append(r.Pairs, p)
 		}
 	}
 	return nil
 }
+
+const scenarioLedger = "ledger"
+
+// rowSize is what the row of an operation with its arguments and its answer has, in bytes.
+const rowSize = 1200
 
 // The operations that are measured: one that is a change of the database, in one commit, and one that has an effect
 // outside of it, in three.
@@ -207,6 +218,11 @@ func (d *desk) edit(ctx context.Context) error {
 
 func (d *desk) call(ctx context.Context, tool string, args map[string]any) (json.RawMessage, error) {
 	args["operation_id"] = fmt.Sprintf("bench-%08d", d.count.Add(1))
+	return d.read(ctx, tool, args)
+}
+
+// read calls a tool that changes nothing.
+func (d *desk) read(ctx context.Context, tool string, args map[string]any) (json.RawMessage, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return nil, err

@@ -82,9 +82,16 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 			return nil, err
 		}
 	}
-	if wanted("ledger") {
-		if err := b.ledger(ctx, r); err != nil {
-			return nil, err
+	for _, one := range []struct {
+		name string
+		run  func(context.Context, *report) error
+	}{
+		{scenarioLedger, b.ledger}, {scenarioSearch, b.search}, {scenarioRead, b.read}, {scenarioCommand, b.commands}, {scenarioJobs, b.jobs},
+	} {
+		if wanted(one.name) {
+			if err := one.run(ctx, r); err != nil {
+				return nil, err
+			}
 		}
 	}
 	r.judge()

@@ -122,7 +122,8 @@ const (
 	maxSupervisorPSS = 6 << 20  // with the daemon and at least 3 supervisors
 	maxDaemon        = 40 << 20 // with 20 idle servers
 	maxAdopt         = 2.0      // seconds, 100 servers
-	minLedger        = 0.4      // operations that are changes of the database against bare commits, 1 caller
+	minLedger        = 0.4      // operations that are changes of the database against bare commits
+	maxSearch        = 2.0      // time of search_files to that of ripgrep
 	maxGrowth        = 1.10     // of the daemon's memory between a fifth of the calls and all of them
 )
 
@@ -175,8 +176,11 @@ func (r *report) judge() {
 		atMost("calls that failed because of a restart, at most", float64(x.Failed), 0)
 	}
 	for _, p := range r.Pairs {
-		if p.What == opPlan+", 1 callers" {
-			atLeast(p.What+" against "+p.Against+", at least", p.Ratio, minLedger)
+		switch {
+		case p.What == opPlan:
+			atLeast(fmt.Sprintf("%s against %s, %d callers, at least", p.What, p.Against, p.Callers), p.Ratio, minLedger)
+		case p.Scenario == scenarioSearch:
+			atMost(p.What+", times of "+p.Against+", at most", 1/p.Ratio, maxSearch)
 		}
 	}
 	if n := len(r.Flat); n > 1 && r.Flat[0].Resident > 0 {
@@ -226,9 +230,10 @@ func (r *report) print(out io.Writer) {
 		_, _ = fmt.Fprintf(w, "\t %d\t %.0f\t %d\t %.0f\t %.0f\t %d\t %.0f\t\n", x.Calls, x.P99, x.During, x.P99During, x.Slowest, x.Failed, x.Took)
 	}
 	if len(r.Pairs) > 0 {
-		_, _ = fmt.Fprint(w, "\nagainst each other\t \t per s\t against per s\t ratio\t\n")
+		_, _ = fmt.Fprint(w, "\nagainst each other\t \t callers\t per s\t against per s\t ratio\t ms\t against ms\t added ms\t\n")
 		for _, p := range r.Pairs {
-			_, _ = fmt.Fprintf(w, "%s\t %s\t %.0f\t %.0f\t %.2f\t\n", p.What, p.Against, p.Rate, p.Base, p.Ratio)
+			one, other := p.took()
+			_, _ = fmt.Fprintf(w, "%s\t %s\t %d\t %.1f\t %.1f\t %.2f\t %.2f\t %.2f\t %.2f\t\n", p.What, p.Against, p.Callers, p.Rate, p.Base, p.Ratio, one, other, one-other)
 		}
 	}
 	_ = w.Flush() // the report is all there is; a broken pipe means that nobody reads it

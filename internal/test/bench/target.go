@@ -261,9 +261,9 @@ type gateway struct {
 	stop func() // of everything
 }
 
-func (b *bench) gateway(ctx context.Context, name string) (*gateway, error) {
+func (b *bench) gateway(ctx context.Context, name string, env ...string) (*gateway, error) {
 	g := &gateway{b: b, name: name, home: filepath.Join(b.dir, name), addr: "127.0.0.1:0"}
-	g.env = append(os.Environ(), "MCPX_HOME="+g.home)
+	g.env = append(append(os.Environ(), "MCPX_HOME="+g.home, "HOME="+b.dir), env...)
 	if err := g.serve(); err != nil {
 		return nil, err
 	}
