@@ -252,6 +252,11 @@ func (c *Client) Job(ctx context.Context, in JobRef) (JobView, error) {
 	return call[JobView](ctx, c, "job.show", in)
 }
 
+// JobLogs streams what a job wrote.
+func (c *Client) JobLogs(ctx context.Context, in JobLogsQuery, emit func(JobChunk) error) error {
+	return lines(ctx, c, "job.logs", in, emit)
+}
+
 // Tokens lists tokens.
 func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) {
 	return call[TokenPage](ctx, c, "token.list", in)

@@ -113,6 +113,7 @@ var Ops = []Op{
 	{Name: "operation.resolve", Method: "POST", Path: "/v1/operations/{operation}/resolve", Need: Change, In: ResolveOperation{}, Out: OperationView{}, Keyed: true, Short: "Say how an operation ended whose outcome nobody knows, or give up one that waits"},
 	{Name: "job.list", Method: "GET", Path: "/v1/jobs", Need: Read, In: JobsQuery{}, Out: JobPage{}, Short: "Commands that agents run or have run, the newest first"},
 	{Name: "job.show", Method: "GET", Path: "/v1/jobs/{job}", Need: Read, In: JobRef{}, Out: JobView{}, Short: "One job, with the end of what it wrote"},
+	{Name: "job.logs", Method: "GET", Path: "/v1/jobs/{job}/logs", Need: Read, In: JobLogsQuery{}, Out: JobChunk{}, Stream: true, Short: "What a job wrote to one stream, from its beginning"},
 	{Name: "server.logs", Method: "GET", Path: "/v1/servers/{server}/logs", Need: Read, In: LogsQuery{}, Out: LogLine{}, Stream: true, Short: "What a server wrote to stderr"},
 	{Name: "server.tools", Method: "GET", Path: "/v1/servers/{server}/tools", Need: Use, In: ServerRef{}, Out: ToolPage{}, Short: "Tools of a server; starts it when needed"},
 	{Name: "server.call", Method: "POST", Path: "/v1/servers/{server}/tools/{tool}/call", Need: Use, In: CallTool{}, Out: ToolResult{}, Keyed: true, Short: "Call one tool"},

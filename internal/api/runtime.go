@@ -199,6 +199,19 @@ type JobRef struct {
 	Job string `json:"-" path:"job"` // whole id
 }
 
+// JobLogsQuery asks for what a job wrote.
+type JobLogsQuery struct {
+	Job    string `json:"-" path:"job"`     // whole id
+	Stream string `json:"-" query:"stream"` // stdout or stderr; "" stdout
+	Follow bool   `json:"-" query:"follow"` // stay until the job has ended
+}
+
+// JobChunk is a part of a stream. Where its offset is not the end of the one before, bytes in between are not kept.
+type JobChunk struct {
+	Offset int64  `json:"offset"`
+	Data   []byte `json:"data"` // base64; secrets are not in it
+}
+
 // JobView is one job with the end of each stream. Secrets are not in what is kept of them.
 type JobView struct {
 	operation.Job

@@ -58,6 +58,7 @@ type Service interface {
 	ResolveOperation(ctx context.Context, in ResolveOperation) (OperationView, error)
 	Jobs(ctx context.Context, in JobsQuery) (JobPage, error)
 	Job(ctx context.Context, in JobRef) (JobView, error)
+	JobLogs(ctx context.Context, in JobLogsQuery, emit func(JobChunk) error) error
 
 	AuthCapabilities(ctx context.Context, in None) (AuthCapabilities, error)
 	InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error)

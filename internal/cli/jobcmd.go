@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"strconv"
 	"strings"
@@ -109,4 +110,32 @@ func (e *Env) streamText(w io.Writer, name string, s *api.JobStream) {
 	for text := range strings.SplitSeq(strings.TrimSuffix(s.Text, "\n"), "\n") {
 		line(w, "  %s", plain(text))
 	}
+}
+
+var jobLogs = Command{
+	Path: "job logs", Short: "Show all that a command of an agent wrote", Op: "job.logs", Args: "JOB", Min: 1, Max: 1,
+	Long:    "On a terminal nothing that it wrote controls the terminal; elsewhere its bytes arrive as they are.",
+	Example: "mcpx job logs job_01J\nmcpx job logs job_01J --stream stderr --follow",
+	Flags: []Flag{
+		{Name: "stream", Kind: StringFlag, Default: "stdout", Choices: []string{"stdout", "stderr"}, Usage: "which of the two"},
+		{Name: "follow", Letter: "f", Kind: BoolFlag, Usage: "stay until the command has ended"},
+	},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		in := api.JobLogsQuery{Job: a.Pos(0), Stream: a.String("stream"), Follow: a.Bool("follow")}
+		return service.JobLogs(ctx, in, func(c api.JobChunk) error {
+			switch {
+			case e.json:
+				return json.NewEncoder(e.Out).Encode(c)
+			case e.shows:
+				_, err = io.WriteString(e.Out, plain(string(c.Data)))
+			default:
+				_, err = e.Out.Write(c.Data)
+			}
+			return err
+		})
+	},
 }

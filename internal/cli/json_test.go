@@ -81,6 +81,7 @@ var jsonOf = map[string][]string{
 	"doctor retirement-gate":       {"--from", "old"},
 	"health":                       {},
 	"job list":                     {},
+	"job logs":                     {"job_a"},
 	"job show":                     {"job_a"},
 	"operation list":               {},
 	"operation resolve":            {"op-00001", "--verdict", "done"},

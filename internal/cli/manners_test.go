@@ -43,7 +43,7 @@ func TestUnknownWords(t *testing.T) {
 		"add x -- y":               "did you mean `mcpx server add` or `mcpx project add` or `mcpx credential add`?",
 		"list":                     "did you mean `mcpx server list`",
 		"tools x":                  "did you mean `mcpx server tools`?",
-		"logs x":                   "did you mean `mcpx server logs`?",
+		"logs x":                   "did you mean `mcpx server logs` or `mcpx job logs`?",
 		"call x y":                 "did you mean `mcpx server call`?",
 		"import f":                 "did you mean `mcpx server import` or `mcpx catalog import`?",
 		"rm x":                     "did you mean `mcpx server remove` or `mcpx project remove` or `mcpx profile remove` or `mcpx credential remove`?",

@@ -44,7 +44,7 @@ func commands() []Command {
 		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant,
 		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,
 		operationList, operationShow, operationResolve,
-		jobList, jobShow,
+		jobList, jobShow, jobLogs,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,
 		demoServer, version,

@@ -1,8 +1,10 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"mcpx/internal/api"
 	"mcpx/internal/fault"
@@ -56,6 +58,56 @@ func (c *Control) Job(ctx context.Context, in api.JobRef) (api.JobView, error) {
 		view.Next = append(view.Next, "mcpx operation show "+view.By.ID)
 	}
 	return view, err
+}
+
+const (
+	// maxJobChunk bounds one part of a stream that is sent, in bytes.
+	maxJobChunk = 64 << 10
+	// jobLookEvery is how often a stream that grows is looked at: nothing tells of bytes in a file.
+	jobLookEvery = 200 * time.Millisecond
+)
+
+// JobLogs streams what a job wrote, and with follow goes on until the job has ended.
+func (c *Control) JobLogs(ctx context.Context, in api.JobLogsQuery, emit func(api.JobChunk) error) error {
+	if err := c.allow(ctx, "job.logs"); err != nil {
+		return err
+	}
+	stream := cmp.Or(operation.Stream(in.Stream), operation.Stdout)
+	if stream != operation.Stdout && stream != operation.Stderr {
+		return fault.New(fault.Invalid, "request-invalid").Saying("%q is no stream", in.Stream).Hinting("stdout and stderr are")
+	}
+	for offset := int64(0); ; {
+		var j operation.Job // read before its output: when it has ended, the output is whole
+		err := c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+			j, err = r.JobByID(ctx, operation.JobByID{ID: in.Job})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		var out operation.JobOutput
+		if c.cfg.Output != nil && !j.Started.IsZero() {
+			out, err = c.cfg.Output(ctx, operation.OutputAt{JobRef: j.JobRef, Stream: stream, Offset: offset, Max: maxJobChunk})
+			if err != nil {
+				return err
+			}
+		}
+		if len(out.Data) > 0 {
+			offset = out.Offset + int64(len(out.Data))
+			if err := emit(api.JobChunk{Offset: out.Offset, Data: out.Data}); err != nil {
+				return err
+			}
+			continue
+		}
+		if !in.Follow || j.State.Final() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(jobLookEvery):
+		}
+	}
 }
 
 // jobTail is the end of a stream; nil when there is none.

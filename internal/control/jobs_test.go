@@ -56,3 +56,44 @@ func TestJobs(t *testing.T) {
 		t.Errorf("none: %v", err)
 	}
 }
+
+// TestJobLogs: every byte comes once, also those that are written while somebody reads; the end of the job is the end.
+func TestJobLogs(t *testing.T) {
+	b, ctx := newBench(t)
+	written := []byte("one\n")
+	b.cfg.Output = func(_ context.Context, at operation.OutputAt) (operation.JobOutput, error) {
+		rest := written[min(int64(len(written)), at.Offset):]
+		return operation.JobOutput{Data: rest[:min(len(rest), 3)], Offset: at.Offset, Size: int64(len(written))}, nil
+	}
+	put := func(state operation.JobState) {
+		j := operation.Job{State: state, Started: b.cfg.Now(), By: operation.Name{Namespace: api.Owner.Name, ID: "op-00001"}}
+		j.ID = "job_1"
+		if err := b.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutJob(ctx, operation.PutJob{Job: j}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(operation.JobRunning)
+	read := func(in api.JobLogsQuery) (got string, err error) {
+		in.Job = "job_1"
+		err = b.JobLogs(ctx, in, func(c api.JobChunk) error {
+			if c.Offset != int64(len(got)) {
+				t.Errorf("a part begins at %d after %d bytes", c.Offset, len(got))
+			}
+			if got += string(c.Data); in.Follow && got == "one\n" {
+				written = append(written, "two\n"...)
+				put(operation.JobExited)
+			}
+			return nil
+		})
+		return got, err
+	}
+	if got, err := read(api.JobLogsQuery{}); got != "one\n" || err != nil {
+		t.Errorf("so far it is %q (%v)", got, err)
+	}
+	if got, err := read(api.JobLogsQuery{Follow: true}); got != "one\ntwo\n" || err != nil {
+		t.Errorf("to its end it is %q (%v)", got, err)
+	}
+	if _, err := read(api.JobLogsQuery{Stream: "stdin"}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("of another stream: %v", err)
+	}
+}

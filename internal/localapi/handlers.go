@@ -41,6 +41,7 @@ var handlers = map[string]handler{
 	"operation.resolve":  unary(api.Service.ResolveOperation),
 	"job.list":           unary(api.Service.Jobs),
 	"job.show":           unary(api.Service.Job),
+	"job.logs":           stream(api.Service.JobLogs),
 	"token.list":         unary(api.Service.Tokens),
 	"token.issue":        unary(api.Service.IssueToken),
 	"token.rotate":       unary(api.Service.RotateToken),
