@@ -63,7 +63,7 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	}
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
-		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Data: dataHome(d.cfg.Getenv), Redact: d.redact.Values, Rules: d.rules.of,
+		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Data: dataHome(d.cfg.Getenv), Redact: d.redact.Values, RedactText: d.redact.Text, Rules: d.rules.of,
 		Disabled: off, Elicit: elicit, Gate: d.newGate(), Runner: runner, Environ: d.cfg.Environ, Secrets: d.secrets,
 		Try: d.try, Upstream: d.gateway, Allowed: func(server, tool string) bool { return d.policiesNow().Tools.Allow(server, tool) },
 	})

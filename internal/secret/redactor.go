@@ -131,28 +131,47 @@ func (r *Redactor) Values(text string) string {
 	return replacer.Replace(text)
 }
 
-// Shapes of secrets inside of running text; group 1 is kept.
-var shapes = []func() *regexp.Regexp{
-	lazyregexp.New(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`),
-	lazyregexp.New(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+)[^\s"',;[]{3,}`),
-	lazyregexp.New(`(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}`),
-	lazyregexp.New(`(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@`),
-	lazyregexp.New(`(\b)eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`),
-	lazyregexp.New(`(\b)(?:sk-|sk_live_|sk_test_|rk_live_|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|xapp-|npm_|pypi-|hf_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}`),
+// shape is what a secret looks like inside of running text.
+type shape struct {
+	pattern func() *regexp.Regexp // group 1 is kept
+	needs   []string              // a text without any of these, in small letters, does not match: most texts need no expression
+}
+
+var shapes = []shape{
+	{lazyregexp.New(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), []string{"-----begin "}},
+	{lazyregexp.New(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+)[^\s"',;[]{3,}`), []string{"authorization"}},
+	{lazyregexp.New(`(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}`), []string{"bearer"}},
+	{lazyregexp.New(`(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@`), []string{"://"}},
+	{lazyregexp.New(`(\b)eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`), []string{"eyj"}},
+	{lazyregexp.New(`(\b)(?:sk-|sk_live_|sk_test_|rk_live_|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|xapp-|npm_|pypi-|hf_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}`), []string{"sk-", "sk_", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "xapp-", "npm_", "pypi-", "hf_", "akia", "asia", "aiza"}},
 }
 
 // assignment is NAME=VALUE, NAME: VALUE or "name": "value"; whether it is a secret depends on the name.
 var assignment = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_-]*)(["']?\s*[=:]\s*["']?)([^\s"',;&?/[][^\s"',;&?]{5,})`)
 
+// assigned are parts of the names that catalog.SecretName takes for names of secrets.
+var assigned = []string{"token", "secret", "pass", "pwd", "key", "cred", "auth", "bearer", "jwt", "cookie", "pat=", "pat:", "pat ", `pat"`, "pat'", "pat\t", "pat\n", "pat\r"}
+
+func containsAny(text string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+}
+
 // Text replaces known values and what has the shape of a secret. For stderr, errors and logs; not for content.
 func (r *Redactor) Text(text string) string {
 	text = r.Values(text)
+	lower := strings.ToLower(text)
 	for i, shape := range shapes {
+		if !containsAny(lower, shape.needs) {
+			continue
+		}
 		with := "${1}" + catalog.Redacted
 		if i == urlPassword {
 			with += "@"
 		}
-		text = shape().ReplaceAllString(text, with)
+		text = shape.pattern().ReplaceAllString(text, with)
+	}
+	if !containsAny(lower, assigned) {
+		return text
 	}
 	return assignment().ReplaceAllStringFunc(text, func(s string) string {
 		m := assignment().FindStringSubmatch(s)

@@ -19,7 +19,7 @@ type Claims struct {
 // note stores, before a call runs, what was said about it and that its session is used. It never fails a call: what a model
 // says decides nothing, and the call finds out by itself that its session does not exist.
 func (s *Service) note(ctx context.Context, t *turn) (warnings []string) {
-	said, warnings := session.ReadActivity(session.ActivityRequest{Raw: t.args["activity"], Redact: s.cfg.Redact})
+	said, warnings := session.ReadActivity(session.ActivityRequest{Raw: t.args["activity"], Redact: s.cfg.RedactText})
 	ref := t.text("remote_session_id")
 	if ref == "" || len(said) == 0 && s.used.lately(ref, s.cfg.Now()) {
 		return warnings

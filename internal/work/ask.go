@@ -69,7 +69,7 @@ func (s *Service) waitingFor(ctx context.Context, r store.Reader, session string
 
 // claim is what the model says its call is for: with the call, or when its turn began.
 func (s *Service) claim(ctx context.Context, r store.Reader, t *turn) (string, error) {
-	said, _ := session.ReadActivity(session.ActivityRequest{Raw: t.args["activity"], Redact: s.cfg.Redact})
+	said, _ := session.ReadActivity(session.ActivityRequest{Raw: t.args["activity"], Redact: s.cfg.RedactText})
 	if said.Intent() != "" || t.op.Session == "" {
 		return said.Intent(), nil
 	}

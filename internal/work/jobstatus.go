@@ -150,7 +150,7 @@ func (s *Service) acknowledge(ctx context.Context, n operation.Name) {
 // statusOf is what is told about a job, with a part of its output.
 func (s *Service) statusOf(ctx context.Context, j operation.Job, ask outputAsk) (any, error) {
 	shown := jobShown{
-		Job: j.ID, State: j.State, Reason: j.Reason, Text: s.cfg.Redact(j.Text), Code: j.Code, Signal: j.Signal, Stopped: j.Stopped, Outside: j.Outside,
+		Job: j.ID, State: j.State, Reason: j.Reason, Text: s.cfg.RedactText(j.Text), Code: j.Code, Signal: j.Signal, Stopped: j.Stopped, Outside: j.Outside,
 		Started: timeShown(j.Started), Ended: timeShown(j.Ended), Sandbox: j.Sandbox,
 	}
 	answer := outcome{}
@@ -208,6 +208,8 @@ func timeShown(t time.Time) string {
 const (
 	// secretReach is how far a value that must not be shown may lie on both sides of the border of a window.
 	secretReach = 4 << 10
+	// borderNear is how far from a border every byte is tried; farther away, as in a key of many lines, the ends of lines are.
+	borderNear = 64
 	// streamInline is how much one of two streams may take of an answer, as JSON.
 	streamInline = (inlineLimit - envelope) / 2
 	// grepReach bounds what is searched for lines.
@@ -279,10 +281,10 @@ func (s *Service) window(ctx context.Context, j operation.Job, at operation.Outp
 	out := &streamShown{Offset: got.Offset + int64(from), Next: got.Offset + int64(to), Bytes: got.Size, Dropped: got.Dropped}
 	part := got.Data[from:to]
 	if utf8.Valid(part) {
-		out.Text = s.cfg.Redact(string(part))
+		out.Text = s.cfg.RedactText(string(part))
 		out.Redactions = strings.Count(out.Text, redactedMark) - strings.Count(string(part), redactedMark) + redactedBefore(j, string(part))
 	} else {
-		out.Base64 = base64.StdEncoding.EncodeToString([]byte(s.cfg.Redact(string(part))))
+		out.Base64 = base64.StdEncoding.EncodeToString([]byte(s.cfg.RedactText(string(part))))
 	}
 	return out, nil
 }
@@ -301,9 +303,12 @@ const redactedMark = "[redacted"
 // border moves a border until no value lies across it: then both sides redacted are the whole redacted.
 func (s *Service) border(data []byte, at, step int) int {
 	low, high := max(at-secretReach, 0), min(at+secretReach, len(data))
-	whole := s.cfg.Redact(string(data[low:high]))
+	whole := s.cfg.RedactText(string(data[low:high]))
 	for i := at; i > low && i < high; i += step {
-		if s.cfg.Redact(string(data[low:i]))+s.cfg.Redact(string(data[i:high])) == whole {
+		if (i-at)*step > borderNear && data[i-1] != '\n' {
+			continue
+		}
+		if s.cfg.RedactText(string(data[low:i]))+s.cfg.RedactText(string(data[i:high])) == whole {
 			return i
 		}
 	}
@@ -339,7 +344,7 @@ func (s *Service) grepped(ctx context.Context, at operation.OutputAt, expression
 		return nil, err
 	}
 	out := &streamShown{Offset: o.Offset, Next: o.Size, Bytes: o.Size, Dropped: o.Dropped}
-	text := s.cfg.Redact(string(o.Data))
+	text := s.cfg.RedactText(string(o.Data))
 	var found strings.Builder
 	for n, line := 1, ""; text != ""; n++ {
 		line, text, _ = strings.Cut(text, "\n")

@@ -15,7 +15,6 @@ type purse struct {
 	values   map[string]string
 	redactor secret.Redactor
 	noisy    map[string]bool // references that run a program
-
 }
 
 func (p *purse) Resolve(_ context.Context, ref string) (secret.Handle, error) {

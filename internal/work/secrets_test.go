@@ -28,9 +28,14 @@ const canary = `cAn4ry/"v+lue?&é` + "\n" + `second line`
 func treasury(t *testing.T) (*bench, *purse) {
 	b := newBench(t)
 	p := &purse{values: map[string]string{"deploy-key": canary}, noisy: map[string]bool{}}
-	b.cfg.Secrets, b.cfg.Redact = p, p.redactor.Values
+	b.lend(p)
 	b.grant(t, catalog.Credential{Name: "deploy-key", Commands: catalog.Grant{Projects: []string{"proj_app"}, Variable: "DEPLOY_KEY"}})
 	return b, p
+}
+
+// lend lets commands have the values of a purse.
+func (b *bench) lend(p *purse) {
+	b.cfg.Secrets, b.cfg.Redact, b.cfg.RedactText = p, p.redactor.Values, p.redactor.Text
 }
 
 // nowhere fails when a value is in a file below the state directory, in what is stored, or in an event.
@@ -179,7 +184,7 @@ func TestSecretOfQueuedCommand(t *testing.T) {
 	b, p := treasury(t)
 	b.jobs = 1
 	b.restart(t)
-	b.cfg.Secrets, b.cfg.Redact = p, p.redactor.Values
+	b.lend(p)
 	first := read[startedJob](t, b.run(t, "start_command", `"shell":"until [ -e go ]; do sleep 0.01; done"`)).Job
 	second := read[startedJob](t, b.run(t, "start_command", `"shell":"printf %s \"$DEPLOY_KEY\"","secrets":["deploy-key"]`)).Job
 	third := read[startedJob](t, b.run(t, "start_command", `"shell":"touch third","secrets":["deploy-key"]`)).Job
@@ -198,5 +203,39 @@ func TestSecretOfQueuedCommand(t *testing.T) {
 	b.nowhere(t, "another-value")
 	if !slices.ContainsFunc(b.events(t, "secret.used"), func(e event.Event) bool { return e.Refs["job"] == third }) {
 		t.Error("the third was not told of")
+	}
+}
+
+// TestShapesInOutput: RT-121, what only looks like a secret is in no answer about output and in no event, wherever a window
+// begins and ends; counts are.
+func TestShapesInOutput(t *testing.T) {
+	b, _ := treasury(t)
+	key := "-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat("MIIEpAIBAAKCAQEAx"+strings.Repeat("k", 47)+"\n", 12) + "-----END RSA PRIVATE KEY-----\n"
+	text := "start max_tokens: 4096\ntoken_count = 1234567\nkey ghp_0123456789abcdefABCD0123456789abcdef end\n" + key +
+		"Authorization: Bearer abcdefgh.12345678\nGET https://user:passw0rd-x@host/\napi_key=zzzzzzzzzzzz\nthe end\n"
+	if err := os.WriteFile(filepath.Join(b.root, "text"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := b.run(t, "execute_command", `"argv":["cat","text"],"wait_ms":20000,"activity":{"intent":"with api_key=zzzzzzzzzzzz, max_tokens: 4096"}`)
+	s := read[jobShown](t, a)
+	want := "start max_tokens: 4096\ntoken_count = 1234567\nkey [redacted] end\n[redacted]\n" +
+		"Authorization: Bearer [redacted]\nGET https://user:[redacted]@host/\napi_key=[redacted]\nthe end\n"
+	if s.Stdout.Text != want || s.Stdout.Redactions != 5 {
+		t.Errorf("%d redactions, %q", s.Stdout.Redactions, s.Stdout.Text)
+	}
+	for at := 0; at < len(text); at += 7 {
+		w := b.status(t, s.Job, fmt.Sprintf(`,"output":{"stream":"stdout","offset":%d,"max":150}`, at)).Stdout
+		for _, part := range []string{"ghp_0", "kkkk", "abcdefgh", "passw0rd", "zzzz"} {
+			if strings.Contains(w.Text, part) {
+				t.Errorf("the window at %d shows %q: %q", at, part, w.Text)
+			}
+		}
+	}
+	if out := b.status(t, s.Job, `,"output":{"stream":"stdout","grep":"api_key|zzz"}`).Stdout; !strings.Contains(out.Text, "api_key=[redacted]") || strings.Contains(out.Text, "zzz") {
+		t.Errorf("grep: %q", out.Text)
+	}
+	raw, err := json.Marshal(b.events(t, ""))
+	if err != nil || strings.Contains(string(raw), "zzzz") || !strings.Contains(string(raw), "max_tokens: 4096") {
+		t.Errorf("the events: %s, %v", raw, err)
 	}
 }

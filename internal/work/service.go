@@ -39,6 +39,9 @@ type Config struct {
 	Home   string
 	Data   string              // the directory of the user's data, in which the trash is; "" there is none
 	Redact func(string) string // takes the values of secrets out of text
+	// RedactText takes out what only looks like a secret, too: for what commands print and models say, not for content. nil: as
+	// Redact.
+	RedactText func(string) string
 	// Rules are the rules of the user and of the project with this root, as they are now.
 	Rules    func(root string) policy.Rules
 	Disabled []Toolset       // their tools are not listed and answer TOOL_DISABLED
@@ -87,6 +90,9 @@ func New(c Config) (*Service, error) {
 		return nil, errors.New("work: Config.State, Config.Home, Config.Redact and Config.Rules are required")
 	case len(c.Key) < 32:
 		return nil, errors.New("work: Config.Key has less than 32 bytes")
+	}
+	if c.RedactText == nil {
+		c.RedactText = c.Redact
 	}
 	if c.Allowed == nil {
 		c.Allowed = func(string, string) bool { return false }

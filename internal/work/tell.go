@@ -10,6 +10,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
+	"mcpx/internal/rpc"
 	"mcpx/internal/store"
 )
 
@@ -32,13 +33,30 @@ func (s *Service) tell(ctx context.Context, tx store.Tx, t *turn, kind event.Kin
 	return err
 }
 
-// redacted is JSON without secret values. Where one of them was more than a part of a text, nothing is left of it.
+// redacted is JSON without secret values, and without what looks like one in its texts. Where a value was more than a part of a
+// text, nothing is left of it.
 func (s *Service) redacted(raw json.RawMessage) json.RawMessage {
 	clean := json.RawMessage(s.cfg.Redact(string(raw)))
 	if !json.Valid(clean) {
 		return json.RawMessage(`{}`)
 	}
-	return clean
+	var edits []rpc.Edit
+	var texts func(at rpc.Span)
+	texts = func(at rpc.Span) {
+		for m := range rpc.Members(clean, at) {
+			texts(m.Value)
+		}
+		for e := range rpc.Elements(clean, at) {
+			texts(e)
+		}
+		if text, ok := rpc.Unquote(at.Of(clean)); ok {
+			if now := s.cfg.RedactText(text); now != text {
+				edits = append(edits, rpc.Edit{At: at, With: rpc.Quote(now)})
+			}
+		}
+	}
+	texts(whole(clean))
+	return rpc.Splice(clean, edits...)
 }
 
 // operationTold is the body of the first and of the last event of an operation.

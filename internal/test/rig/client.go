@@ -34,7 +34,7 @@ type Client struct {
 func NewClient(t testing.TB, url string) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &Client{t: t, URL: url, Within: answerWithin, Header: http.Header{}, http: &http.Client{Transport: transport}}
+	return &Client{t: t, URL: url, Within: answerWithin, Header: http.Header{"X-Rig-Token": {Canary + "header"}}, http: &http.Client{Transport: transport}}
 }
 
 // On is the same client in a subtest: its failures are the subtest's.

@@ -92,7 +92,7 @@ func Port(t testing.TB) int {
 func (g *Gateway) Environ(extra ...string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(g.Home, "user"), "MCPX_HOME=" + g.Home,
-		"LANG=C.UTF-8", "TERM=dumb", "NO_COLOR=1",
+		"LANG=C.UTF-8", "TERM=dumb", "NO_COLOR=1", "RIG_TOKEN=" + Canary + "environment",
 		"MCPX_GOVERNANCE_WATCH=false", // crash points are counted: nothing happens that no test asked for
 	}, extra...)
 }
@@ -274,6 +274,9 @@ func (g *Gateway) cleanup() {
 	if left := Survivors(g.Home); len(left) > 0 {
 		g.t.Errorf("left behind after `daemon stop --children`:\n%s", strings.Join(left, "\n"))
 		endSurvivors(g.Home)
+	}
+	for _, leak := range Leaks(g.Home) {
+		g.t.Errorf("a secret was written down: %s", leak)
 	}
 	if log := g.Log(); strings.Contains(log, "panic:") || strings.Contains(log, "DATA RACE") {
 		g.t.Errorf("the daemon's output:\n%s", log)

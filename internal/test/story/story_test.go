@@ -54,6 +54,7 @@ func TestStories(t *testing.T) {
 			env.Setenv("MCPX_GOVERNANCE_WATCH", "false") // a story types what happens; those of the loop turn it on
 			env.Setenv("PATH", filepath.Dir(binary)+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			env.Setenv("MCPX", binary)
+			env.Setenv("RIG_TOKEN", rig.Canary+"environment")
 			env.Setenv("FAKE", self) // exec $FAKE run-fakemcp FLAGS...
 			env.Defer(func() { tidy(t, binary, home, env.Vars) })
 			return nil
@@ -73,6 +74,9 @@ func tidy(t *testing.T, binary, home string, environ []string) {
 	}
 	if left := rig.Survivors(home); len(left) > 0 {
 		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+	}
+	for _, leak := range rig.Leaks(home) {
+		t.Errorf("a secret was written down: %s", leak)
 	}
 	if err := os.RemoveAll(home); err != nil {
 		t.Error(err)
