@@ -192,6 +192,16 @@ func (c *Client) RemoveProject(ctx context.Context, in ProjectRef) (ProjectChang
 	return call[ProjectChange](ctx, c, "project.remove", in)
 }
 
+// ProjectTrust gives what the repository of a project can start, and what a person agreed to of it.
+func (c *Client) ProjectTrust(ctx context.Context, in ProjectRef) (ProjectTrust, error) {
+	return call[ProjectTrust](ctx, c, "trust.show", in)
+}
+
+// TrustProject records that a person trusts the repository of a project, or does so no more.
+func (c *Client) TrustProject(ctx context.Context, in TrustProject) (ProjectTrust, error) {
+	return call[ProjectTrust](ctx, c, "trust.decide", in)
+}
+
 // RebindProject says which directory a project is from now on.
 func (c *Client) RebindProject(ctx context.Context, in RebindProject) (ProjectChange, error) {
 	return call[ProjectChange](ctx, c, "project.rebind", in)

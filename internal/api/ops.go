@@ -102,6 +102,8 @@ var Ops = []Op{
 	{Name: "project.add", Method: "POST", Path: "/v1/projects", Need: Change, In: AddProject{}, Out: ProjectChange{}, Keyed: true, Short: "Register a directory; one that was registered before gets its records back"},
 	{Name: "project.remove", Method: "DELETE", Path: "/v1/projects/{project}", Need: Change, In: ProjectRef{}, Out: ProjectChange{}, Keyed: true, Short: "Unregister a directory; its records stay"},
 	{Name: "project.rebind", Method: "POST", Path: "/v1/projects/{project}/rebind", Need: Change, In: RebindProject{}, Out: ProjectChange{}, Keyed: true, Short: "Say which directory a project is from now on"},
+	{Name: "trust.show", Method: "GET", Path: "/v1/projects/{project}/trust", Need: Read, In: ProjectRef{}, Out: ProjectTrust{}, Short: "What the repository of a project can start, and what a person agreed to of it"},
+	{Name: "trust.decide", Method: "POST", Path: "/v1/projects/{project}/trust", Need: Judge, In: TrustProject{}, Out: ProjectTrust{}, Keyed: true, Short: "Record that a person trusts the repository of a project, or does so no more"},
 	{Name: "project.grant", Method: "POST", Path: "/v1/projects/{project}/grants", Need: Judge, In: GrantProject{}, Out: Granted{}, Keyed: true, Short: "Give somebody a role on a project, or take it away"},
 	{Name: "session.list", Method: "GET", Path: "/v1/sessions", Need: Read, In: RemoteSessionsQuery{}, Out: RemoteSessionPage{}, Short: "Remote sessions of everybody, the last used first"},
 	{Name: "session.show", Method: "GET", Path: "/v1/sessions/{session}", Need: Read, In: RemoteSessionRef{}, Out: RemoteSession{}, Short: "One remote session with its plans and the roles of others in it"},

@@ -12,6 +12,8 @@ type Project struct {
 	session.Project
 	Unread string `json:"unread,omitempty"` // why nobody can tell what is at the path now
 	Open   int    `json:"open_sessions"`
+	// Trust says whether a person has agreed to what its repository can start; "" nobody can tell now.
+	Trust session.TrustState `json:"trust,omitempty"`
 	// Grants are the roles of others on it; only of one that is shown.
 	Grants []session.Grant `json:"grants,omitempty"`
 }

@@ -47,6 +47,8 @@ type Service interface {
 	AddProject(ctx context.Context, in AddProject) (ProjectChange, error)
 	RemoveProject(ctx context.Context, in ProjectRef) (ProjectChange, error)
 	RebindProject(ctx context.Context, in RebindProject) (ProjectChange, error)
+	ProjectTrust(ctx context.Context, in ProjectRef) (ProjectTrust, error)
+	TrustProject(ctx context.Context, in TrustProject) (ProjectTrust, error)
 	GrantProject(ctx context.Context, in GrantProject) (Granted, error)
 	RemoteSessions(ctx context.Context, in RemoteSessionsQuery) (RemoteSessionPage, error)
 	RemoteSession(ctx context.Context, in RemoteSessionRef) (RemoteSession, error)

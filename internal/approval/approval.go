@@ -23,8 +23,8 @@ const (
 // Kind says what sort of thing is approved.
 type Kind string
 
-// The kinds. About is the id of the plan of a KindPlan; of all others, which are effects of calls at /mcp, it is the
-// subject: what was asked before about the same effect is found by it.
+// The kinds. About is the id of the plan of a KindPlan, and that of the project of a KindTrust; of all others, which are
+// effects of calls at /mcp, it is the subject: what was asked before about the same effect is found by it.
 const (
 	KindPlan      Kind = "plan"       // one change to configuration files
 	KindCommand   Kind = "command"    // the start of a command
@@ -32,6 +32,8 @@ const (
 	KindFileWrite Kind = "file_write" // files that make other programs act
 	KindRemove    Kind = "remove"     // files, by the manifest of a removal
 	KindCallTool  Kind = "call_tool"  // a tool of another server
+	KindSkillRun  Kind = "skill_run"  // the start of the program of a skill
+	KindTrust     Kind = "trust"      // what a repository can start; it is decided in the moment in which it is asked
 )
 
 // Approval is one question to a person and what became of it.

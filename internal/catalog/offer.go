@@ -31,10 +31,10 @@ type OfferReader interface {
 	OfferOf(ctx context.Context, p OfferOf) (Offer, error)
 }
 
-// OfferStore reads and changes the offers. They end with their server.
+// OfferStore reads and changes the offers. Those of a server of the catalog end with it.
 type OfferStore interface {
 	OfferReader
-	// PutOffer writes the offer of a server whole. NotFound server-unknown.
+	// PutOffer writes the offer of a server whole, also of one that a repository names.
 	PutOffer(ctx context.Context, p PutOffer) error
 }
 

@@ -58,8 +58,9 @@ func NotRoutable(s Server) []string {
 		add(true, BindingUnresolved+":"+name)
 	}
 	add(s.Sharing == ShareNone, SharedWithNobody)
-	// A name that is mcpx's own, or no part of a path, leads elsewhere. Names that are taken are refused by the store.
-	add(validName("name", s.Name) != nil, NameUnusable)
+	// A name that is mcpx's own, or no part of a path, leads elsewhere. Names that are taken are refused by the store. No path
+	// leads to the server of a project.
+	add(s.Project == "" && validName("name", s.Name) != nil, NameUnusable)
 	return reasons
 }
 

@@ -181,4 +181,7 @@ type Server struct {
 	Updated   time.Time `json:"updated"`
 	// Provenance says where the fields come from, the first one first. An entry of a release without it has none; see Origins.
 	Provenance []Provenance `json:"provenance,omitempty"`
+	// Project is the id of the project whose repository names the server: only its sessions call it. The catalog has none
+	// of these.
+	Project string `json:"-"`
 }

@@ -99,6 +99,7 @@ var jsonOf = map[string][]string{
 	"project rebind":               {"a", "/srv/b"},
 	"project remove":               {"a"},
 	"project show":                 {"a"},
+	"project trust":                {"a"},
 	"ps":                           {},
 	"rollback":                     {"rcp_a"},
 	"server add":                   {"a", "--no-check", "--", "x"},

@@ -15,6 +15,7 @@ var noCommand = map[string]string{
 	"hub.runtime":     "asked by agents; people have `mcpx ps`",
 	"hub.credentials": "asked by agents; people have `mcpx credential list`",
 	"hub.catalog":     "asked by agents; people have `mcpx catalog search`",
+	"trust.show":      "`mcpx project trust` shows before it asks, and with --json it only shows",
 	"catalog.link":    "mcpx catalog review --link",
 	"catalog.tools":   "mcpx catalog review --tools",
 	"catalog.accept":  "mcpx catalog review --tools",

@@ -84,9 +84,9 @@ var projectList = Command{
 			}
 			rows := make([][]cell, 0, len(page.Projects))
 			for _, p := range page.Projects {
-				rows = append(rows, []cell{{p.Name, bold}, projectState(p), {plain(p.Path), ""}, {strconv.Itoa(p.Open), ""}, {p.ID, ""}})
+				rows = append(rows, []cell{{p.Name, bold}, projectState(p), trustState(p), {plain(p.Path), ""}, {strconv.Itoa(p.Open), ""}, {p.ID, ""}})
 			}
-			e.table(w, []string{"PROJECT", "STATE", "PATH", "SESSIONS", "ID"}, rows)
+			e.table(w, []string{"PROJECT", "STATE", "TRUST", "PATH", "SESSIONS", "ID"}, rows)
 		})
 	},
 }
@@ -97,6 +97,14 @@ func projectState(p api.Project) cell {
 		return cell{"unknown", yellow}
 	}
 	return cell{string(p.State), map[session.ProjectState]string{session.ProjectOK: green, session.ProjectMoved: red, session.ProjectRemoved: dim}[p.State]}
+}
+
+// trustState is the state of the trust as a cell.
+func trustState(p api.Project) cell {
+	if p.Trust == "" {
+		return cell{"-", ""}
+	}
+	return cell{string(p.Trust), trustColors[p.Trust]}
 }
 
 var projectShow = Command{
@@ -126,6 +134,8 @@ var projectShow = Command{
 				line(w, "removed   %s", stamp(p.Removed))
 			}
 			line(w, "sessions  %d open", p.Open)
+			trust := trustState(p)
+			line(w, "trust     %s", e.paint(trust.color, trust.text))
 			e.showGrants(w, p.Grants)
 			switch {
 			case p.Unread != "":

@@ -41,7 +41,7 @@ func commands() []Command {
 		credentialAdd, credentialSet, credentialList, credentialShow, credentialCheck, credentialBind, credentialGrant, credentialRotate, credentialMove, credentialRemove,
 		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
 		serverLogs, serverTools, serverCall, serverImport,
-		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant,
+		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant, projectTrust,
 		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,
 		operationList, operationShow, operationResolve,
 		jobList, jobShow, jobLogs,

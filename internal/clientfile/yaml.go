@@ -45,6 +45,25 @@ func parseYAML(data []byte) (node, *yaml.Node, error) {
 	return root, &doc, err
 }
 
+// ReadYAML gives a document as values; one that is empty has none. An error is a *catalog.SyntaxError; it quotes no value.
+func ReadYAML(data []byte) (map[string]any, error) {
+	root, doc, err := parseYAML(bytes.TrimPrefix(data, byteOrderMark))
+	switch {
+	case err != nil:
+		return nil, err
+	case root.kind != object:
+		return nil, &catalog.SyntaxError{Line: 1, Column: 1, Reason: "not a map of names to values"}
+	}
+	values := map[string]any{}
+	if doc.Kind == 0 {
+		return values, nil
+	}
+	if err := doc.Decode(&values); err != nil {
+		return nil, yamlError(err)
+	}
+	return values, nil
+}
+
 var yamlLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)`)
 
 // yamlError takes over the parser's message without what it quotes from the file, which may be a secret.

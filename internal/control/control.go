@@ -26,6 +26,7 @@ import (
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
 	"mcpx/internal/operation"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
 
@@ -104,6 +105,8 @@ type Config struct {
 	HandoffKey  []byte
 	// Holds are the operations at /mcp that wait for a person.
 	Holds Holds
+	// Repositories says what the repository of a project can start now.
+	Repositories Repositories
 	// Output reads what a job wrote; nil where no commands are run.
 	Output func(ctx context.Context, at operation.OutputAt) (operation.JobOutput, error)
 	IDs    *id.Source
@@ -213,6 +216,7 @@ func New(c Config) (*Control, error) {
 		{"Directories", c.Directories == nil},
 		{"HandoffKey", len(c.HandoffKey) == 0},
 		{"Holds", c.Holds == nil},
+		{"Repositories", c.Repositories == nil},
 		{"IDs", c.IDs == nil},
 		{"Now", c.Now == nil},
 		{"Log", c.Log == nil},
@@ -309,10 +313,14 @@ func (c *Control) applyLocked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	trusted, err := c.trusted(ctx)
+	if err != nil {
+		return err
+	}
 	if err := c.loadGuard(ctx); err != nil { // before a server is routed
 		return err
 	}
-	c.cfg.Gateway.Apply(all)
+	c.cfg.Gateway.Apply(append(all, trusted...))
 	return nil
 }
 
@@ -340,6 +348,24 @@ func (c *Control) entries(ctx context.Context) ([]catalog.Server, error) {
 		}
 	}
 	return all, nil
+}
+
+// trusted are the servers of repositories that a person has agreed to, as the gateway has them.
+func (c *Control) trusted(ctx context.Context) (all []catalog.Server, err error) {
+	err = c.cfg.DB.View(ctx, func(r store.Reader) error {
+		projects, err := session.AllProjects(ctx, r, false)
+		if err != nil {
+			return err
+		}
+		trusts, err := r.AllTrusts(ctx)
+		for _, t := range trusts {
+			if i := slices.IndexFunc(projects, func(p session.Project) bool { return p.ID == t.Project }); i >= 0 {
+				all = append(all, t.Servers(projects[i])...)
+			}
+		}
+		return err
+	})
+	return all, err
 }
 
 // mutate runs one change of the catalog and then gives the gateway the result. The commit point is inside Change:

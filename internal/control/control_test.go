@@ -93,6 +93,7 @@ type bench struct {
 	letIn        func(token string) (bool, error) // what mcp_hub answers
 	certificates map[string]converge.Certificate
 	dirs         fakeDirectories
+	repos        fakeRepositories
 	holds        fakeHolds
 }
 
@@ -120,7 +121,7 @@ var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context) {
 	t.Helper()
-	b := &bench{gateway: &fakeGateway{}, logs: &fakeLogs{}, now: start, tokens: newFakeTokenFiles(), dirs: fakeDirectories{}, certificates: map[string]converge.Certificate{}}
+	b := &bench{gateway: &fakeGateway{}, logs: &fakeLogs{}, now: start, tokens: newFakeTokenFiles(), dirs: fakeDirectories{}, repos: fakeRepositories{}, certificates: map[string]converge.Certificate{}}
 	now := func() time.Time { return b.now }
 	c, err := New(Config{
 		DB: storetest.NewModel(), Gateway: b.gateway, Logs: b.logs, Daemon: api.Daemon{Pid: 42, Listener: "127.0.0.1:30000", Base: "http://127.0.0.1:30000"},
@@ -157,7 +158,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 			b.reloads++
 			return api.Reloaded{Applied: []string{"a.b"}}, nil
 		},
-		TokenFiles: b.tokens, Random: rand.Reader, Directories: b.dirs, HandoffKey: []byte("key of this daemon"), Holds: &b.holds,
+		TokenFiles: b.tokens, Random: rand.Reader, Directories: b.dirs, HandoffKey: []byte("key of this daemon"), Holds: &b.holds, Repositories: b.repos,
 		ProbeHub: func(_ context.Context, token string) (bool, error) { return b.letIn(token) },
 		IDs:      id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),
 		Now:      now, Log: slog.New(slog.DiscardHandler), Overlay: overlay,

@@ -144,8 +144,12 @@ func (c *Control) Processes(ctx context.Context, _ api.ProcessQuery) (api.Proces
 	if err != nil {
 		return api.ProcessPage{}, err
 	}
+	trusted, err := c.trusted(ctx)
+	if err != nil {
+		return api.ProcessPage{}, err
+	}
 	page := api.ProcessPage{Processes: []api.Process{}}
-	for _, s := range servers {
+	for _, s := range append(servers, c.described(trusted)...) {
 		page.Processes = append(page.Processes, c.rows(s)...)
 		if len(s.Status.Lanes) < 2 {
 			continue // one process is no waste, whatever its sharing

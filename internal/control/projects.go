@@ -82,7 +82,19 @@ func (c *Control) present(ctx context.Context, p *api.Project) {
 		p.Unread = fault.From(err).Message
 		return
 	}
-	p.Project, _ = session.Look(p.Project, found)
+	if p.Project, _ = session.Look(p.Project, found); p.State != session.ProjectOK {
+		return
+	}
+	if t, err := c.trustOf(ctx, p.ID); err == nil {
+		p.Trust = session.Untrusted
+		if t.Digest == "" {
+			return
+		}
+		repo, err := c.cfg.Repositories.Repository(ctx, p.Project)
+		if p.Trust = session.Changed; err == nil {
+			p.Trust = t.State(repo)
+		}
+	}
 }
 
 // Project gives one project.
@@ -132,7 +144,7 @@ func (c *Control) ground(ctx context.Context, r store.Reader, overlap bool) (ses
 	return session.Ground{Home: c.cfg.Directories.Home(), Runtime: c.cfg.Directories.Runtime(), Others: all, Overlap: overlap}, err
 }
 
-// AddProject registers a directory.
+// AddProject registers a directory. Agents may have files in it, and the servers of its repository may be trusted from before.
 func (c *Control) AddProject(ctx context.Context, in api.AddProject) (api.ProjectChange, error) {
 	if err := c.allow(ctx, "project.add"); err != nil {
 		return api.ProjectChange{}, err
@@ -145,7 +157,7 @@ func (c *Control) AddProject(ctx context.Context, in api.AddProject) (api.Projec
 		return api.ProjectChange{}, err
 	}
 	out := api.ProjectChange{Next: []string{}, Operation: api.OperationOf(ctx)}
-	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+	err = c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
 		ground, err := c.ground(ctx, tx, in.Overlap)
 		if err != nil {
 			return err
@@ -174,9 +186,6 @@ func (c *Control) AddProject(ctx context.Context, in api.AddProject) (api.Projec
 		return api.ProjectChange{}, err
 	}
 	out.Next = []string{"mcpx project show " + out.Project.Name}
-	if !out.Already {
-		c.stir() // agents may have files in it
-	}
 	return out, nil
 }
 
@@ -275,7 +284,7 @@ func (c *Control) RemoveProject(ctx context.Context, in api.ProjectRef) (api.Pro
 		return api.ProjectChange{}, err
 	}
 	out := api.ProjectChange{State: "removed", Next: []string{}, Operation: api.OperationOf(ctx)}
-	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
 		p, err := projectNamed(ctx, tx, in.Project)
 		if err != nil {
 			return err

@@ -331,6 +331,10 @@ func (c *Control) views(ctx context.Context) ([]api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.described(all), nil
+}
+
+func (c *Control) described(all []catalog.Server) []api.Server {
 	live := map[string]gateway.ServerStatus{}
 	for _, st := range c.cfg.Gateway.Status() {
 		live[st.Name] = st
@@ -340,7 +344,7 @@ func (c *Control) views(ctx context.Context) ([]api.Server, error) {
 		views = append(views, c.describe(s, live))
 	}
 	slices.SortFunc(views, func(a, b api.Server) int { return strings.Compare(a.Name, b.Name) })
-	return views, nil
+	return views
 }
 
 func (c *Control) view(ctx context.Context, name string) (api.Server, error) {

@@ -137,7 +137,7 @@ func (g *commandGate) Contain(ctx context.Context, c work.Command, r work.Ruling
 		return work.Launch{}, unavailable(err)
 	}
 	wrapped, err := box.Plan(sandbox.Request{
-		Level: r.Sandbox.Applied, Writable: g.writable(c), Readable: []string{c.Target, c.Program}, Hidden: g.hidden(), Network: r.Sandbox.Network,
+		Level: r.Sandbox.Applied, Writable: g.writable(c), Readable: append([]string{c.Target, c.Program}, c.Readable...), Hidden: g.hidden(), Network: r.Sandbox.Network,
 		Dir: g.dir(c), File: c.Program, Argv: c.Args, Env: c.Environ,
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"mcpx/internal/approval"
+	"mcpx/internal/clientfile"
 	"mcpx/internal/id"
 	"mcpx/internal/key"
 	"mcpx/internal/policy"
@@ -64,10 +65,22 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	d.worker, err = work.New(work.Config{
 		DB: d.db, Key: workKey(seal), IDs: id.NewSource(d.cfg.Now, rand.Reader), Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "work"),
 		State: d.cfg.Paths.State, Own: []string{d.cfg.Paths.State, d.cfg.Paths.Config, d.cfg.Paths.Run}, Home: d.cfg.Getenv("HOME"), Data: dataHome(d.cfg.Getenv), Redact: d.redact.Values, RedactText: d.redact.Text, Rules: d.rules.of,
+		YAML: clientfile.ReadYAML, Skills: d.skillDirs(),
 		Disabled: off, Elicit: elicit, Gate: d.newGate(), Runner: runner, Environ: d.cfg.Environ, Secrets: d.secrets,
 		Try: d.try, Upstream: d.gateway, Allowed: func(server, tool string) bool { return d.policiesNow().Tools.Allow(server, tool) },
 	})
 	return err
+}
+
+// skillDirs are where the user's own skills are.
+func (d *Daemon) skillDirs() []string {
+	dirs := []string{filepath.Join(d.cfg.Paths.Config, "skills")}
+	if home := d.cfg.Getenv("HOME"); home != "" {
+		for _, agent := range []string{".claude", ".agents", ".codex"} {
+			dirs = append(dirs, filepath.Join(home, agent, "skills"))
+		}
+	}
+	return dirs
 }
 
 // dataHome is where programs keep the data of the user, by the base directory specification.

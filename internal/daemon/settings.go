@@ -152,7 +152,7 @@ var Registry = []Setting{
 	},
 	{
 		Key: "runtime.extensions", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-extensions.txtar",
-		Text: "Whether agents at `/mcp` can search and call the tools of every server of the catalog (`find_tools`, `call_tool`). What can do more than read needs a person or a rule of the policy.",
+		Text: "Whether agents at `/mcp` can search and call the tools of every server of the catalog, and of the repository of their project when you trust it (`find_tools`, `call_tool`), and use skills (`use_skill`). What can do more than read needs a person or a rule of the policy.",
 		set: func(s *Settings, v []string) (err error) {
 			s.Extensions, err = trueOrFalse(v[0])
 			return err

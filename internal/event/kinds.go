@@ -96,6 +96,8 @@ const (
 	WorkspaceQuarantined Kind = "workspace.quarantined"
 	WorkspaceRetired     Kind = "workspace.retired"
 
+	SkillStarted Kind = "skill.started"
+
 	ProjectAdded   Kind = "project.added"
 	ProjectRemoved Kind = "project.removed"
 	ProjectMoved   Kind = "project.moved"
@@ -103,6 +105,10 @@ const (
 	ProjectRebound Kind = "project.rebound"
 	ProjectGranted Kind = "project.granted"
 	ProjectRevoked Kind = "project.revoked"
+
+	TrustGranted Kind = "trust.granted"
+	TrustRevoked Kind = "trust.revoked"
+	TrustRefused Kind = "trust.refused"
 
 	SessionOpened   Kind = "session.opened"
 	SessionAttached Kind = "session.attached"
@@ -222,6 +228,8 @@ var Kinds = map[Kind]string{
 	WorkspaceQuarantined: "A directory that nobody vouches for was put aside, as it was.",
 	WorkspaceRetired:     "A workspace was removed; what was only in it is kept.",
 
+	SkillStarted: "A skill is run, after the yes of a person; the body says which revision.",
+
 	ProjectAdded:   "A directory was registered as a project.",
 	ProjectRemoved: "A project was unregistered; its records stay.",
 	ProjectMoved:   "Another directory, or none, is at the path of a project; nothing in it is changed until a person rebinds it.",
@@ -229,6 +237,10 @@ var Kinds = map[Kind]string{
 	ProjectRebound: "A person said which directory a project is now.",
 	ProjectGranted: "Somebody got a role on a project.",
 	ProjectRevoked: "Somebody has no role on a project any more.",
+
+	TrustGranted: "A person agreed to what the repository of a project can start, as it was shown.",
+	TrustRevoked: "A person trusts the repository of a project no more.",
+	TrustRefused: "A decision about the trust of a project was not accepted; the body has the code.",
 
 	SessionOpened:   "A remote session was opened.",
 	SessionAttached: "A client attached to a remote session.",

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -117,7 +118,8 @@ func serverOf(path string) (string, bool) {
 
 // unknown says which names there are, for a person who mistyped one.
 func (f *Front) unknown(name string) string {
-	names := f.cfg.Gateway.Names()
+	// What no path leads to is no name for somebody who mistyped one: the servers of projects.
+	names := slices.DeleteFunc(f.cfg.Gateway.Names(), func(name string) bool { return strings.Contains(name, "/") })
 	if len(names) == 0 {
 		return fmt.Sprintf("no server is routed as %q; add one with `mcpx server add`", name)
 	}

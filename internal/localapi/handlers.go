@@ -30,6 +30,8 @@ var handlers = map[string]handler{
 	"project.add":        unary(api.Service.AddProject),
 	"project.remove":     unary(api.Service.RemoveProject),
 	"project.rebind":     unary(api.Service.RebindProject),
+	"trust.show":         unary(api.Service.ProjectTrust),
+	"trust.decide":       unary(api.Service.TrustProject),
 	"project.grant":      unary(api.Service.GrantProject),
 	"session.list":       unary(api.Service.RemoteSessions),
 	"session.show":       unary(api.Service.RemoteSession),

@@ -384,7 +384,7 @@ func TestTable(t *testing.T) {
 		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
 		"catalog.list": "Catalog", "catalog.show": "CatalogServer", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",
 		"catalog.export": "ExportCatalog", "catalog.tools": "ReviewTools", "catalog.accept": "AcceptTools",
-		"project.list": "Projects", "project.show": "Project", "project.add": "AddProject", "project.remove": "RemoveProject", "project.rebind": "RebindProject", "project.grant": "GrantProject",
+		"project.list": "Projects", "project.show": "Project", "project.add": "AddProject", "project.remove": "RemoveProject", "project.rebind": "RebindProject", "trust.show": "ProjectTrust", "trust.decide": "TrustProject", "project.grant": "GrantProject",
 		"session.list": "RemoteSessions", "session.show": "RemoteSession", "session.grant": "GrantSession", "session.handoff": "HandOver", "session.close": "CloseSession",
 		"operation.list": "Operations", "operation.show": "Operation", "operation.resolve": "ResolveOperation",
 		"job.list": "Jobs", "job.show": "Job",

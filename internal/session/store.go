@@ -29,6 +29,10 @@ type Reader interface {
 	Artifacts(ctx context.Context, p ListArtifacts) ([]Artifact, error)
 	// ArtifactByID finds one by its whole id. NotFound artifact-unknown.
 	ArtifactByID(ctx context.Context, p ByID) (Artifact, error)
+	// AllTrusts is what people agreed to of every project, in order of project.
+	AllTrusts(ctx context.Context) ([]Trust, error)
+	// TrustOf is what a person agreed to of one project; without a decision it is the zero Trust.
+	TrustOf(ctx context.Context, p TrustOf) (Trust, error)
 }
 
 // Store reads and changes it.
@@ -50,6 +54,8 @@ type Store interface {
 	PutWorkPlan(ctx context.Context, p PutWorkPlan) error
 	// PutArtifact writes an artifact. Conflict artifact-final when there is one with its id.
 	PutArtifact(ctx context.Context, p PutArtifact) error
+	// PutTrust writes what a person agreed to of a project whole.
+	PutTrust(ctx context.Context, p PutTrust) error
 }
 
 // The bounds of pages.
@@ -146,6 +152,12 @@ type PutWorkPlan struct{ Plan WorkPlan }
 
 // PutArtifact carries the artifact to write.
 type PutArtifact struct{ Artifact Artifact }
+
+// TrustOf names a project by its whole id.
+type TrustOf struct{ Project string }
+
+// PutTrust carries what a person agreed to.
+type PutTrust struct{ Trust Trust }
 
 // AllProjects reads every registered project, with removed the others too, page by page.
 func AllProjects(ctx context.Context, r Reader, removed bool) ([]Project, error) {

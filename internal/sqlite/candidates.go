@@ -138,5 +138,5 @@ func (t *tx) PutOffer(ctx context.Context, p catalog.PutOffer) error {
 	if err != nil {
 		return err
 	}
-	return t.ofServer(ctx, o.Server, sqlPutOffer, o.Server, body)
+	return t.exec(ctx, sqlPutOffer, o.Server, body)
 }

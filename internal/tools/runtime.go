@@ -136,7 +136,22 @@ func schemaOf(t work.Tool) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tools: schema of %s: %w", t.Name, err)
 	}
+	omitDefaults(s)
 	return s, nil
+}
+
+// omitDefaults leaves out what a schema says without it, too: the list of tools has a budget.
+func omitDefaults(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if open := s.AdditionalProperties; open != nil && reflect.DeepEqual(*open, jsonschema.Schema{}) {
+		s.AdditionalProperties = nil
+	}
+	omitDefaults(s.Items)
+	for _, p := range s.Properties {
+		omitDefaults(p)
+	}
 }
 
 // checker holds arguments against the schemas of the tools that are on.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpx/internal/clientfile"
 	"mcpx/internal/id"
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
@@ -49,7 +50,7 @@ func newWire(t *testing.T) *wire {
 	now := func() time.Time { return time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC) }
 	worker, err := work.New(work.Config{
 		DB: db, Key: bytes.Repeat([]byte("k"), 32), IDs: id.NewSource(now, rand.NewChaCha8([32]byte{})), Now: now, Log: slog.New(slog.DiscardHandler),
-		State: t.TempDir(), Home: "/home/dev", Data: t.TempDir(), Redact: func(s string) string { return s }, Rules: func(string) policy.Rules { return policy.Rules{} },
+		State: t.TempDir(), Home: "/home/dev", Data: t.TempDir(), Redact: func(s string) string { return s }, Rules: func(string) policy.Rules { return policy.Rules{} }, YAML: clientfile.ReadYAML,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -51,11 +51,82 @@ const (
 	maxOfferedNames = 50
 )
 
+// callee is a server under the name that sessions know it by, which the gateway may have under another one.
+type callee struct {
+	catalog.Server
+	route string
+}
+
+// callee finds the server of a call, in the catalog or else in the repository of its project, and the tools of it that are held
+// back.
+func (s *Service) callee(ctx context.Context, at session.Admission, name string) (one callee, held []catalog.Held, err error) {
+	var all []catalog.Server
+	err = s.cfg.DB.View(ctx, func(r store.Reader) error {
+		found, err := r.ServerByName(ctx, catalog.ServerByName{Name: name})
+		if fault.KindOf(err) == fault.NotFound {
+			all, err = catalog.All(ctx, r)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		one = callee{found, found.Name}
+		if err := callable(found); err != nil {
+			return err
+		}
+		pins, err := r.PinsOf(ctx, catalog.PinsOf{Server: one.ID})
+		held = pins.Held
+		if fault.KindOf(err) == fault.NotFound {
+			return nil
+		}
+		return err
+	})
+	if err != nil || one.ID != "" {
+		return one, held, err
+	}
+	g, err := s.groundsOf(ctx, at)
+	if err != nil {
+		return one, nil, err
+	}
+	one, err = g.callee(name, all)
+	return one, nil, err
+}
+
+// callee finds a server that the repository names and a person has agreed to.
+func (g grounds) callee(name string, all []catalog.Server) (callee, error) {
+	names := make([]string, 0, len(all))
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	for _, e := range g.servers(all) {
+		if e.Name != name {
+			names = append(names, e.Name)
+			continue
+		}
+		if !g.trust.Covers(e) {
+			return callee{}, g.mistrusted(e)
+		}
+		if e.Server == nil {
+			return callee{}, operation.Refuse(serverUnavailable, "the server %s of this project cannot be started: %s", e.Name, e.Problem).With("server", e.Name)
+		}
+		one := g.callable(e)
+		return one, callable(one.Server)
+	}
+	return callee{}, serverUnknown(name, names)
+}
+
+// callable is the server of an entry, under the name that the repository gives it.
+func (g grounds) callable(e session.Entry) callee {
+	one := callee{Server: e.Routed(g.project)}
+	one.route, one.Name = one.Name, e.Name
+	return one
+}
+
 // upstreamCall is a call of a tool of another server on its way through the ledger.
 type upstreamCall struct {
 	s       *Service
 	request gateway.Request
-	server  catalog.Server
+	server  callee
 	tool    catalog.ToolPin
 	op      operation.Operation
 	warning string
@@ -80,26 +151,18 @@ func beginCall(ctx context.Context, s *Service, t *turn) (effect, error) {
 		in.Timeout = usualCallTime
 	}
 	var at session.Admission
-	var one catalog.Server
-	var held []catalog.Held
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		if at, err = session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActChange}); err != nil {
-			return err
-		}
-		if one, err = serverNamed(ctx, r, server); err != nil {
-			return err
-		}
-		pins, err := r.PinsOf(ctx, catalog.PinsOf{Server: one.ID})
-		held = pins.Held
-		if fault.KindOf(err) == fault.NotFound {
-			return nil
-		}
+		at, err = session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActChange})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	t.op.Session, t.op.Project = at.Session.ID, at.Project.ID
+	one, held, err := s.callee(ctx, at, server)
+	if err != nil {
+		return nil, err
+	}
 	if s.cfg.Upstream == nil {
 		return nil, operation.Refuse(serverUnavailable, "this daemon reaches no servers").Retrying(fault.AfterWait)
 	}
@@ -124,7 +187,7 @@ func beginCall(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if c.warning, err = checkArguments(p.Schema, arguments); err != nil {
 		return nil, operation.Refuse(operation.ArgumentInvalid, "%s does not take these arguments: %s", in.Tool, err).Then(lookAgain(in))
 	}
-	if risk := riskOf(one, p); risk != RiskRead && !s.cfg.Allowed(one.Name, name) {
+	if risk := riskOf(one.Server, p); risk != RiskRead && !s.cfg.Allowed(one.route, name) {
 		c.reasons = []string{"its risk is " + string(risk) + ", and no rule allows " + in.Tool}
 	}
 	params, err := json.Marshal(struct {
@@ -134,13 +197,13 @@ func beginCall(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.request = gateway.Request{As: as, Server: one.Name, Method: "tools/call", Params: params, Limit: time.Duration(in.Timeout) * time.Second}
+	c.request = gateway.Request{As: as, Server: one.route, Method: "tools/call", Params: params, Limit: time.Duration(in.Timeout) * time.Second}
 	return c, nil
 }
 
 // offered asks a server for its tools and stores what it says. before is what was stored.
-func (s *Service) offered(ctx context.Context, as gateway.Caller, server catalog.Server) (now, before catalog.Offer, err error) {
-	raw, err := gateway.ListTools(ctx, s.cfg.Upstream, as, server.Name)
+func (s *Service) offered(ctx context.Context, as gateway.Caller, server callee) (now, before catalog.Offer, err error) {
+	raw, err := gateway.ListTools(ctx, s.cfg.Upstream, as, server.route)
 	if err != nil {
 		return now, before, unreached(server.Name, err)
 	}
@@ -162,7 +225,7 @@ func (s *Service) offered(ctx context.Context, as gateway.Caller, server catalog
 	return now, before, s.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutOffer(ctx, catalog.PutOffer{Offer: now}) })
 }
 
-func noSuchTool(in CallTool, server catalog.Server, name string, list catalog.Offer, held []catalog.Held) error {
+func noSuchTool(in CallTool, server callee, name string, list catalog.Offer, held []catalog.Held) error {
 	if isHeld(held, catalog.ToolPin{Name: name}) {
 		return operation.Refuse(toolUnknown, "the tool %.64s of %s is not as a person has agreed to it, and is held back; a person looks at it with `mcpx catalog review %s --tools`", name, server.Name, server.Name).
 			Retrying(fault.AfterWait)
@@ -228,7 +291,7 @@ type callEvidence struct {
 }
 
 func (c *upstreamCall) stage(context.Context) (any, error) {
-	return callEvidence{Server: c.request.Server, Tool: c.tool.Name, Revision: c.tool.Digest}, nil
+	return callEvidence{Server: c.server.Name, Tool: c.tool.Name, Revision: c.tool.Digest}, nil
 }
 
 func (c *upstreamCall) drop()                  {}
@@ -244,7 +307,7 @@ func (c *upstreamCall) run(ctx context.Context) (any, error) {
 		IsError bool `json:"isError"`
 	}
 	if json.Unmarshal(result, &said) != nil {
-		return nil, c.unclear("the answer of %s is not what MCP asks for", c.request.Server)
+		return nil, c.unclear("the answer of %s is not what MCP asks for", c.server.Name)
 	}
 	out := outcome{upstream: c.s.passed(result), bad: said.IsError}
 	if c.warning != "" {
@@ -257,17 +320,17 @@ func (c *upstreamCall) run(ctx context.Context) (any, error) {
 func (c *upstreamCall) failed(err error) error {
 	e, ok := errors.AsType[*gateway.RPCError](err)
 	if !ok {
-		return unreached(c.request.Server, err)
+		return unreached(c.server.Name, err)
 	}
 	switch e.Code {
 	case gateway.CodeNotSent, gateway.CodeUnavailable, gateway.CodeBusy:
-		return unreached(c.request.Server, err)
+		return unreached(c.server.Name, err)
 	case era.CodeInvalidParams, era.CodeMethodNotFound: // by which a server refuses a call before it does anything
-		return operation.Refuse(operation.ArgumentInvalid, "%s refused the call: %.500s", c.request.Server, c.s.cfg.Redact(e.Message))
+		return operation.Refuse(operation.ArgumentInvalid, "%s refused the call: %.500s", c.server.Name, c.s.cfg.Redact(e.Message))
 	case gateway.CodeSentUnknown, gateway.CodeAnsweredLost, gateway.CodeTimeout: // it may have run
 		return c.unclear("%.500s", c.s.cfg.Redact(e.Message))
 	}
-	return c.unclear("%s answered with error %d: %.500s", c.request.Server, e.Code, c.s.cfg.Redact(e.Message))
+	return c.unclear("%s answered with error %d: %.500s", c.server.Name, e.Code, c.s.cfg.Redact(e.Message))
 }
 
 // unclear is the end of a call of which nobody knows whether it did something.

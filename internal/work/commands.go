@@ -109,7 +109,7 @@ func beginCommand(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, err
 	}
 	if s.jobs.full() {
-		return nil, operation.Refuse("JOB_LIMIT", "%d commands wait already", operation.MaxQueue).Retrying(fault.AfterWait)
+		return nil, tooManyJobs()
 	}
 	if err := s.repeated(ctx, t, in.Distinct); err != nil {
 		return nil, err
@@ -119,6 +119,10 @@ func beginCommand(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, err
 	}
 	return &run{s: s, t: t, command: c}, nil
+}
+
+func tooManyJobs() *operation.Refusal {
+	return operation.Refuse("JOB_LIMIT", "%d commands wait already", operation.MaxQueue).Retrying(fault.AfterWait)
 }
 
 // uncontained is the refusal where nothing can run commands.

@@ -22,6 +22,7 @@ type FindTools struct {
 	Session string   `json:"remote_session_id" jsonschema:"the session"`
 	Query   string   `json:"query,omitempty" jsonschema:"words of what you need; without it everything is listed"`
 	IDs     []string `json:"ids,omitempty" jsonschema:"instead: up to 10 ids, as this tool gives them"`
+	Kinds   []string `json:"kinds,omitempty" jsonschema:"of skill and tool; both without it"`
 	Server  string   `json:"server,omitempty" jsonschema:"only tools of this server"`
 	Detail  string   `json:"detail,omitempty" jsonschema:"brief or full; full has the schema of the arguments; brief without it"`
 	Limit   int      `json:"limit,omitempty" jsonschema:"1 to 50; 10 without it"`
@@ -46,12 +47,19 @@ const (
 	stateDisabled = "disabled"       // a person does not want its server
 )
 
+// The kinds of what is found.
+const (
+	kindTool  = "tool"
+	kindSkill = "skill"
+)
+
 // The bounds of find_tools.
 const (
 	maxFindIDs   = 10
 	usualFound   = 10
 	mostFound    = 50
 	maxToolLine  = 160      // bytes of a summary
+	maxFileLine  = 150      // what a file of a skill is taken for, in bytes
 	maxFoundSize = 16 << 10 // bytes of one page: schemas are large, and a page that is kept apart would be two calls
 )
 
@@ -64,12 +72,14 @@ type foundTool struct {
 	Risk     Risk            `json:"risk"`
 	State    string          `json:"state"`
 	Revision string          `json:"revision"`
+	Shadowed bool            `json:"shadowed,omitempty"` // another skill has the name; use the id
 	Schema   json.RawMessage `json:"input_schema,omitempty"`
+	Files    []folderFile    `json:"files,omitempty"` // of a skill
 
 	about string // title and description
 }
 
-// findTools searches what is stored about tools. No server is started or asked.
+// findTools searches what is stored about tools, and the skills that are there. No server is started or asked.
 func findTools(ctx context.Context, s *Service, t *turn) (any, error) {
 	var in FindTools
 	if err := t.scan(&in); err != nil {
@@ -81,6 +91,8 @@ func findTools(ctx context.Context, s *Service, t *turn) (any, error) {
 		return nil, operation.Refuse(operation.LimitExceeded, "at most %d ids", maxFindIDs).With("limit", maxFindIDs).With("value", len(in.IDs))
 	case in.Detail != "" && in.Detail != "brief" && in.Detail != "full":
 		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no detail; brief and full are", in.Detail)
+	case slices.ContainsFunc(in.Kinds, func(k string) bool { return k != kindTool && k != kindSkill }):
+		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no list of kinds; skill and tool are", in.Kinds)
 	case in.Cursor != "":
 		n, err := strconv.Atoi(in.Cursor)
 		if err != nil || n < 0 {
@@ -88,16 +100,7 @@ func findTools(ctx context.Context, s *Service, t *turn) (any, error) {
 		}
 		from = n
 	}
-	var all []foundTool
-	var unlisted []string
-	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
-		if _, err := session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActRead}); err != nil {
-			return err
-		}
-		var err error
-		all, unlisted, err = knownTools(ctx, r, in.Server)
-		return err
-	})
+	all, unlisted, err := s.extensions(ctx, t, in)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +119,33 @@ func findTools(ctx context.Context, s *Service, t *turn) (any, error) {
 	return s.foundPage(in, all, unlisted, from, limit), nil
 }
 
+// extensions are the tools of servers and the skills that a session has, and the servers about whose tools nothing is stored.
+func (s *Service) extensions(ctx context.Context, t *turn, in FindTools) (all []foundTool, unlisted []string, err error) {
+	var at session.Admission
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		at, err = session.Admit(ctx, r, session.AdmitRequest{Session: in.Session, Principal: t.Principal, Act: session.ActRead})
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := s.groundsOf(ctx, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	wants := func(kind string) bool { return len(in.Kinds) == 0 || slices.Contains(in.Kinds, kind) }
+	if wants(kindTool) {
+		err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+			all, unlisted, err = knownTools(ctx, r, g, in.Server)
+			return err
+		})
+	}
+	if wants(kindSkill) && in.Server == "" {
+		all = append(all, s.foundSkills(ctx, g)...)
+	}
+	return all, unlisted, err
+}
+
 // foundPage is a page of what was found; the session has seen it.
 func (s *Service) foundPage(in FindTools, all []foundTool, unlisted []string, from, limit int) any {
 	out := struct {
@@ -128,9 +158,9 @@ func (s *Service) foundPage(in FindTools, all []foundTool, unlisted []string, fr
 	size := 0
 	for i, one := range all[from:] {
 		if in.Detail != "full" {
-			one.Schema = nil
+			one.Schema, one.Files = nil, nil
 		}
-		size += len(one.Schema) + len(one.Summary) + len(one.ID) + 200
+		size += len(one.Schema) + len(one.Files)*maxFileLine + len(one.Summary) + len(one.ID) + 200
 		if i == limit || i > 0 && size > maxFoundSize {
 			out.Next = strconv.Itoa(from + i)
 			break
@@ -149,8 +179,8 @@ func (s *Service) foundPage(in FindTools, all []foundTool, unlisted []string, fr
 }
 
 // knownTools is everything that is stored about the tools of the servers, by id; unlisted are the servers about whose
-// tools nothing is.
-func knownTools(ctx context.Context, r store.Reader, only string) (all []foundTool, unlisted []string, err error) {
+// tools nothing is. Servers that the repository names come after those of the catalog.
+func knownTools(ctx context.Context, r store.Reader, g grounds, only string) (all []foundTool, unlisted []string, err error) {
 	servers, err := catalog.All(ctx, r)
 	if err != nil {
 		return nil, nil, err
@@ -172,12 +202,12 @@ func knownTools(ctx context.Context, r store.Reader, only string) (all []foundTo
 		known[o.Server] = o.Tools
 	}
 	found := false
-	for _, one := range servers {
-		if only != "" && one.Name != only {
-			continue
+	var names []string
+	add := func(one catalog.Server, state string) {
+		if names = append(names, one.Name); only != "" && one.Name != only {
+			return
 		}
 		found = true
-		state, _ := standing(one)
 		if len(known[one.ID]) == 0 && state == stateReady {
 			unlisted = append(unlisted, one.Name)
 		}
@@ -187,10 +217,41 @@ func knownTools(ctx context.Context, r store.Reader, only string) (all []foundTo
 			}
 		}
 	}
+	for _, one := range servers {
+		state, _ := standing(one)
+		add(one, state)
+	}
+	for _, e := range g.servers(servers) {
+		if state, whole := g.standing(e); whole {
+			add(g.callable(e).Server, state)
+		} else if names = append(names, e.Name); only == "" || e.Name == only {
+			found = true
+			all = append(all, closed(e, state))
+		}
+	}
 	if only != "" && !found {
-		return nil, nil, serverUnknown(only, servers)
+		return nil, nil, serverUnknown(only, names)
 	}
 	return all, unlisted, nil
+}
+
+// standing says whether the server of an entry can be called. Of what nobody agreed to as it is, and of what cannot be started,
+// no tools are told.
+func (g grounds) standing(e session.Entry) (state string, whole bool) {
+	switch {
+	case !g.trust.Covers(e):
+		return stateTrust, false
+	case e.Server == nil:
+		return stateDisabled, false
+	}
+	state, _ = standing(e.Routed(g.project))
+	return state, true
+}
+
+// closed is a server of a repository of which no tools are told.
+func closed(e session.Entry, state string) foundTool {
+	summary := "all tools of the server " + e.Name + " that " + e.File + " names"
+	return foundTool{ID: e.Name + "/*", Kind: kindTool, Summary: head([]byte(summary), maxToolLine), Risk: RiskWrite, State: state, Revision: e.Digest, about: summary}
 }
 
 // isHeld says whether a tool is held back from everybody, as the gateway does it.
@@ -254,7 +315,7 @@ func describe(s catalog.Server, tool catalog.ToolPin, state string) foundTool {
 	title := cmp.Or(p.Title, p.Annotations.Title)
 	summary, _, _ := strings.Cut(strings.TrimSpace(p.Description), "\n")
 	return foundTool{
-		ID: s.Name + "/" + tool.Name, Kind: "tool", Title: title, Summary: head([]byte(summary), maxToolLine), Risk: riskOf(s, p), State: state,
+		ID: s.Name + "/" + tool.Name, Kind: kindTool, Title: title, Summary: head([]byte(summary), maxToolLine), Risk: riskOf(s, p), State: state,
 		Revision: tool.Digest, Schema: p.Schema, about: title + " " + p.Description,
 	}
 }
@@ -269,7 +330,7 @@ func byIDs(all []foundTool, ids []string) ([]foundTool, error) {
 			for _, f := range all {
 				names = append(names, f.ID)
 			}
-			return nil, nearest(operation.Refuse(operation.NotFound, "no tool with the id %.128q is known", id).With("id", id), id, names)
+			return nil, nearest(operation.Refuse(operation.NotFound, "nothing with the id %.128q is known", id).With("id", id), id, names)
 		}
 		out = append(out, all[at])
 	}
@@ -284,12 +345,8 @@ func nearest(r *operation.Refusal, name string, names []string) *operation.Refus
 	return r
 }
 
-func serverUnknown(name string, servers []catalog.Server) *operation.Refusal {
-	names := make([]string, 0, len(servers))
-	for _, s := range servers {
-		names = append(names, s.Name)
-	}
-	return nearest(operation.Refuse("SERVER_UNKNOWN", "the catalog has no server %.64q", name), name, names)
+func serverUnknown(name string, names []string) *operation.Refusal {
+	return nearest(operation.Refuse("SERVER_UNKNOWN", "neither the catalog nor this project has a server %.64q", name), name, names)
 }
 
 // matching are the tools that have something of a query, the best first: those with most of its words, and of these those
@@ -348,26 +405,15 @@ func wordsOf(text string) []string {
 	return strings.FieldsFunc(b.String(), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// serverNamed finds the server of a call, when it can be called.
-func serverNamed(ctx context.Context, r store.Reader, name string) (catalog.Server, error) {
-	one, err := r.ServerByName(ctx, catalog.ServerByName{Name: name})
-	if fault.KindOf(err) == fault.NotFound {
-		servers, err := catalog.All(ctx, r)
-		if err != nil {
-			return one, err
-		}
-		return one, serverUnknown(name, servers)
-	}
-	if err != nil {
-		return one, err
-	}
+// callable refuses a server that cannot be called as it is.
+func callable(one catalog.Server) error {
 	switch state, reasons := standing(one); state {
 	case stateReady:
-		return one, nil
+		return nil
 	case stateTrust:
-		return one, operation.Refuse(trustRequired, "no person has agreed to the server %s as it is; a person looks at it with `mcpx catalog review %s`", one.Name, one.Name).
+		return operation.Refuse(trustRequired, "no person has agreed to the server %s as it is; a person looks at it with `mcpx catalog review %s`", one.Name, one.Name).
 			Retrying(fault.AfterWait).With("server", one.Name)
 	default:
-		return one, operation.Refuse(serverUnavailable, "the server %s is %s", one.Name, state).Retrying(fault.AfterWait).With("server", one.Name).With("reasons", reasons)
+		return operation.Refuse(serverUnavailable, "the server %s is %s", one.Name, state).Retrying(fault.AfterWait).With("server", one.Name).With("reasons", reasons)
 	}
 }

@@ -29,6 +29,7 @@ type Command struct {
 	Level          string   // sandbox that the call asks for: "" is the one of the deployment; it may only tighten
 	Program        string   // absolute path of the file that would be started
 	Args           []string // its arguments with its name, the shell's own ones included
+	Readable       []string // directories that it can read at any sandbox level, beside Target
 	Environ        []string // the whole environment of the child, NAME=value
 }
 

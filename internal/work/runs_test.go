@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpx/internal/approval"
+	"mcpx/internal/clientfile"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
@@ -173,7 +174,7 @@ func (l *life) start() {
 		s, err := New(Config{
 			DB: l.store, Key: []byte(strings.Repeat("k", 32)), IDs: id.NewSource(now, rand.NewChaCha8([32]byte{byte(l.r.IntN(256)), byte(l.r.IntN(256))})), Now: now,
 			Log: slog.New(slog.DiscardHandler), State: "/state", Home: "/home/dev", Redact: func(s string) string { return s },
-			Rules: func(string) policy.Rules { return policy.Rules{} },
+			Rules: func(string) policy.Rules { return policy.Rules{} }, YAML: clientfile.ReadYAML,
 		})
 		if err != nil {
 			panic(err)

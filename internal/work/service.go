@@ -56,6 +56,10 @@ type Config struct {
 	Secrets Secrets          // nil: no command is given a secret
 	Jobs    int              // that run at once, for each principal and each project; 0 is operation.UsualJobs
 
+	// YAML reads a document that people write as values; its errors quote nothing of it.
+	YAML   func(data []byte) (map[string]any, error)
+	Skills []string // absolute directories of the user's own skills; those that are not there have none
+
 	Upstream Upstream // nil: no tool of another server is called
 	// Allowed says whether a rule of the user lets a tool of a server be called without asking; nil: there is none.
 	Allowed func(server, tool string) bool
@@ -86,8 +90,8 @@ func New(c Config) (*Service, error) {
 	switch {
 	case c.DB == nil || c.IDs == nil || c.Now == nil || c.Log == nil:
 		return nil, errors.New("work: Config.DB, Config.IDs, Config.Now and Config.Log are required")
-	case c.State == "" || c.Home == "" || c.Redact == nil || c.Rules == nil:
-		return nil, errors.New("work: Config.State, Config.Home, Config.Redact and Config.Rules are required")
+	case c.State == "" || c.Home == "" || c.Redact == nil || c.Rules == nil || c.YAML == nil:
+		return nil, errors.New("work: Config.State, Config.Home, Config.Redact, Config.Rules and Config.YAML are required")
 	case len(c.Key) < 32:
 		return nil, errors.New("work: Config.Key has less than 32 bytes")
 	}
@@ -256,8 +260,7 @@ func (s *Service) dispatch(ctx context.Context, t *turn) operation.Answer {
 func (s *Service) admit(t *turn) error {
 	for _, one := range []*tool{t.via, t.tool} {
 		if one != nil && slices.Contains(s.cfg.Disabled, one.Set) {
-			return operation.Refuse(operation.ToolDisabled, "%s belongs to the toolset %s, which is off", one.Name, one.Set).
-				Retrying(fault.Never).With("setting", "runtime."+string(one.Set))
+			return toolDisabled(one.Name, one.Set)
 		}
 	}
 	if t.Check != nil {
@@ -266,6 +269,10 @@ func (s *Service) admit(t *turn) error {
 		}
 	}
 	return nil
+}
+
+func toolDisabled(what string, set Toolset) *operation.Refusal {
+	return operation.Refuse(operation.ToolDisabled, "%s belongs to the toolset %s, which is off", what, set).Retrying(fault.Never).With("setting", "runtime."+string(set))
 }
 
 // crashed is the refusal after a bug of ours. The crash id leads from what a person sees to the log.

@@ -48,11 +48,14 @@ func sessionRead(ctx context.Context, s *Service, t *turn) (any, error) {
 	default:
 		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no action; open, attach, list, handoff and close are", in.Action)
 	}
-	var out any
+	var out sessionsListed
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		out, err = s.listSessions(ctx, r, t.Principal, in)
 		return err
 	})
+	for i := range out.Projects {
+		out.Projects[i].Trust = s.trustOf(ctx, out.Projects[i].project)
+	}
 	return out, err
 }
 
@@ -354,36 +357,45 @@ func shownPlan(p session.WorkPlan) *planShown {
 	return out
 }
 
-func (s *Service) listSessions(ctx context.Context, r store.Reader, principal string, in Session) (any, error) {
+// sessionsListed is the answer of list.
+type sessionsListed struct {
+	Projects []projectShown `json:"projects"`
+	Sessions []sessionShown `json:"sessions"`
+	Next     string         `json:"next_cursor,omitempty"`
+}
+
+// projectShown is a project that the caller has a role on.
+type projectShown struct {
+	Name  string             `json:"name"`
+	Root  string             `json:"root"`
+	Grant session.Role       `json:"grant"`
+	Trust session.TrustState `json:"trust"`
+
+	project session.Project
+}
+
+func (s *Service) listSessions(ctx context.Context, r store.Reader, principal string, in Session) (sessionsListed, error) {
+	var out sessionsListed
 	ask := session.SessionsRequest{Principal: principal, Query: in.Query, Limit: within(in.Limit, 20, 100)}
 	switch ask.Narrow(in.State, in.Cursor) {
 	case "state":
-		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no state; open, closed and all are", in.State)
+		return out, operation.Refuse(operation.ArgumentInvalid, "%.32q is no state; open, closed and all are", in.State)
 	case "cursor":
-		return nil, operation.Refuse(cursorInvalid, "cursor is not one that this tool has given")
+		return out, operation.Refuse(cursorInvalid, "cursor is not one that this tool has given")
 	}
 	projects, err := session.Projects(ctx, r, principal)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	page, err := session.Sessions(ctx, r, ask)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	type projectShown struct {
-		Name  string       `json:"name"`
-		Root  string       `json:"root"`
-		Grant session.Role `json:"grant"`
-	}
-	out := struct {
-		Projects []projectShown `json:"projects"`
-		Sessions []sessionShown `json:"sessions"`
-		Next     string         `json:"next_cursor,omitempty"`
-	}{Projects: []projectShown{}, Sessions: []sessionShown{}, Next: page.Cursor()}
+	out = sessionsListed{Projects: []projectShown{}, Sessions: []sessionShown{}, Next: page.Cursor()}
 	mine := map[string]bool{}
 	for _, a := range projects {
 		mine[a.Project.ID] = true
-		out.Projects = append(out.Projects, projectShown{a.Project.Name, a.Project.Path, a.Role})
+		out.Projects = append(out.Projects, projectShown{Name: a.Project.Name, Root: a.Project.Path, Grant: a.Role, project: a.Project})
 	}
 	for _, a := range page.Sessions {
 		if !mine[a.Project.ID] {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"mcpx/internal/clientfile"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
@@ -56,7 +57,7 @@ func (d *desk) start(t *testing.T, db store.DB, more ...tool) {
 	c := Config{
 		DB: db, Key: []byte(strings.Repeat("k", 32)), IDs: id.NewSource(now, rand.NewChaCha8([32]byte{1})), Now: now, Log: slog.New(slog.DiscardHandler),
 		State: d.state, Home: "/home/dev", Data: filepath.Join(d.state, "data"), Redact: func(s string) string { return s }, Rules: func(string) policy.Rules { return d.rules },
-		Disabled: []Toolset{SetCommands},
+		Disabled: []Toolset{SetCommands}, YAML: clientfile.ReadYAML,
 	}
 	if d.with != nil {
 		d.with(&c)

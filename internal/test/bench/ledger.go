@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpx/internal/clientfile"
 	"mcpx/internal/id"
 	"mcpx/internal/policy"
 	"mcpx/internal/session"
@@ -171,7 +172,7 @@ func newDesk(ctx context.Context, dir string) (*desk, error) {
 	d.work, err = work.New(work.Config{
 		DB: d.db, Key: make([]byte, 32), IDs: id.NewSource(time.Now, rand.Reader), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		State: state, Home: dir, Redact: func(s string) string { return s },
-		Rules: func(string) policy.Rules { return policy.Rules{} },
+		Rules: func(string) policy.Rules { return policy.Rules{} }, YAML: clientfile.ReadYAML,
 	})
 	return d, err
 }

@@ -151,9 +151,6 @@ func (s *state) OfferOf(_ context.Context, p catalog.OfferOf) (catalog.Offer, er
 }
 
 func (s *state) PutOffer(_ context.Context, p catalog.PutOffer) error {
-	if _, ok := s.servers[p.Offer.Server]; !ok {
-		return catalog.Unknown(p.Offer.Server)
-	}
 	offer, err := twin(p.Offer)
 	if err != nil {
 		return err

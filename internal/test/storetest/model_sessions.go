@@ -18,6 +18,7 @@ type remote struct {
 	grants    map[grantKey]session.Grant
 	handoffs  map[string]session.Handoff  // by id
 	workPlans map[string]session.WorkPlan // by id
+	trusts    map[string]session.Trust    // by project
 	artifacts map[string]session.Artifact // by id
 }
 
@@ -26,14 +27,14 @@ type grantKey struct{ principal, about string }
 func newRemote() remote {
 	return remote{
 		projects: map[string]session.Project{}, sessions: map[string]session.Session{}, grants: map[grantKey]session.Grant{},
-		handoffs: map[string]session.Handoff{}, workPlans: map[string]session.WorkPlan{}, artifacts: map[string]session.Artifact{},
+		handoffs: map[string]session.Handoff{}, workPlans: map[string]session.WorkPlan{}, trusts: map[string]session.Trust{}, artifacts: map[string]session.Artifact{},
 	}
 }
 
 func (r *remote) clone() remote {
 	return remote{
 		projects: maps.Clone(r.projects), sessions: maps.Clone(r.sessions), used: r.used, grants: maps.Clone(r.grants),
-		handoffs: maps.Clone(r.handoffs), workPlans: maps.Clone(r.workPlans), artifacts: maps.Clone(r.artifacts),
+		handoffs: maps.Clone(r.handoffs), workPlans: maps.Clone(r.workPlans), trusts: maps.Clone(r.trusts), artifacts: maps.Clone(r.artifacts),
 	}
 }
 
@@ -185,5 +186,20 @@ func (r *remote) PutArtifact(_ context.Context, p session.PutArtifact) error {
 	}
 	v.Registered = store.CutTime(v.Registered)
 	r.artifacts[v.ID] = v
+	return nil
+}
+
+func (r *remote) AllTrusts(context.Context) ([]session.Trust, error) {
+	return twins(sortedValues(r.trusts))
+}
+
+func (r *remote) TrustOf(_ context.Context, p session.TrustOf) (session.Trust, error) {
+	return twin(r.trusts[p.Project])
+}
+
+func (r *remote) PutTrust(_ context.Context, p session.PutTrust) error {
+	v := deep(p.Trust)
+	v.At = store.CutTime(v.At)
+	r.trusts[v.Project] = v
 	return nil
 }

@@ -1,0 +1,192 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"mcpx/internal/catalog"
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/tree"
+)
+
+// What of a repository can name something to run (runtime.md section 7). Of a name that several of them use the first one
+// counts.
+var (
+	serverFiles = []string{".mcp.json", "mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".roo/mcp.json", ".kilocode/mcp.json", ".amazonq/mcp.json"}
+	skillDirs   = []string{".claude/skills", ".agents/skills", ".codex/skills", "skills"}
+	hookFiles   = []string{".claude/settings.json", ".claude/settings.local.json", ".cursor/hooks.json", ".pre-commit-config.yaml", "lefthook.yml", ".envrc"}
+	hookDirs    = []string{".claude/hooks", ".codex/hooks", ".githooks", ".husky"}
+)
+
+// maxNamingFile bounds a file that names what to run, in bytes; those of people have a few KB.
+const maxNamingFile = 1 << 20
+
+// Repository is what the repository of a project can name to run, as it is now. Nothing of it is started.
+func (s *Service) Repository(ctx context.Context, p session.Project) (session.Repository, error) {
+	x, err := s.open(session.Admission{Project: p})
+	if err != nil {
+		return session.Repository{}, err
+	}
+	defer x.close()
+	repo, _ := s.survey(ctx, x)
+	return repo, nil
+}
+
+// trustOf compares the repository of a project with what a person agreed to. What cannot be read is not trusted.
+func (s *Service) trustOf(ctx context.Context, p session.Project) session.TrustState {
+	var t session.Trust
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		t, err = r.TrustOf(ctx, session.TrustOf{Project: p.ID})
+		return err
+	})
+	if err != nil || t.Digest == "" {
+		return session.Untrusted
+	}
+	repo, err := s.Repository(ctx, p)
+	if err != nil {
+		return session.Changed
+	}
+	return t.State(repo)
+}
+
+// survey reads all that names something to run.
+func (s *Service) survey(ctx context.Context, x *target) (session.Repository, []skill) {
+	var repo session.Repository
+	for _, name := range serverFiles {
+		addServers(ctx, &repo, x, name)
+	}
+	skills := s.readSkills(ctx, x, skillDirs)
+	for _, one := range skills {
+		repo.Entries = append(repo.Entries, session.Entry{Kind: session.EntrySkill, Name: one.name, File: one.folder.path, Digest: one.revision(), Runs: one.entry, Problem: one.problem()})
+	}
+	for _, name := range hookFiles {
+		addFile(ctx, &repo, x, session.EntryHook, name)
+	}
+	for _, name := range hookDirs {
+		f := readFolder(ctx, x.root, name)
+		if len(f.files) > 0 || f.problem != "" && there(x, name) {
+			repo.Entries = append(repo.Entries, session.Entry{Kind: session.EntryHook, Name: name, File: name, Digest: f.digest})
+		}
+	}
+	addFile(ctx, &repo, x, session.EntryPolicy, ProjectPolicy)
+	return repo, skills
+}
+
+// there says whether something has this name.
+func there(x *target, name string) bool {
+	at, err := x.root.Resolve(name, tree.Look)
+	if err != nil {
+		return false
+	}
+	return at.Close() == nil
+}
+
+// naming reads a file that names something to run. False: it is not there. What keeps it from being read is a part of what is
+// agreed to.
+func naming(ctx context.Context, x *target, name string) (data []byte, f session.File, ok bool) {
+	at, err := x.root.Resolve(name, tree.Read)
+	if tree.CodeOf(err) == tree.NotFound && !there(x, name) {
+		return nil, f, false
+	}
+	var c tree.Content
+	if err == nil {
+		c, err = at.Read(ctx, maxNamingFile)
+		_ = at.Close() // it was only read from
+	}
+	if err != nil {
+		return nil, session.File{Path: name, Digest: digest([]byte("unread: " + problemText(err)))}, true
+	}
+	return c.Data, session.File{Path: name, Digest: c.SHA256}, true
+}
+
+// addFile adds a file that counts as a whole.
+func addFile(ctx context.Context, repo *session.Repository, x *target, kind session.EntryKind, name string) {
+	if _, f, ok := naming(ctx, x, name); ok {
+		repo.Files = append(repo.Files, f)
+		repo.Entries = append(repo.Entries, session.Entry{Kind: kind, Name: name, File: name, Digest: f.Digest})
+	}
+}
+
+// addServers adds the servers of one file.
+func addServers(ctx context.Context, repo *session.Repository, x *target, name string) {
+	data, f, ok := naming(ctx, x, name)
+	if !ok {
+		return
+	}
+	repo.Files = append(repo.Files, f)
+	add := func(e session.Entry) {
+		e.Kind, e.File = session.EntryServer, name
+		if _, taken := repo.Entry(e.Kind, e.Name); taken {
+			e.Server, e.Problem = nil, "another file names a server "+e.Name
+		}
+		repo.Entries = append(repo.Entries, e)
+	}
+	if data == nil {
+		add(session.Entry{Name: name, Digest: f.Digest, Problem: "the file cannot be read"})
+		return
+	}
+	all, err := catalog.ParseImport(data, true)
+	if err != nil && fault.From(err).Code != "import-empty" {
+		add(session.Entry{Name: name, Digest: f.Digest, Problem: fault.From(err).Message})
+		return
+	}
+	for _, one := range all {
+		e := session.Entry{Name: catalog.SafeName(one.Name)}
+		if one.Err != nil {
+			e.Problem = fault.From(one.Err).Message
+		} else {
+			e.Server = &one.Server
+		}
+		raw, err := json.Marshal(e)
+		if err != nil {
+			panic("work: an entry does not encode: " + err.Error()) // texts and maps of them always do
+		}
+		e.Digest = digest(raw)
+		add(e)
+	}
+}
+
+// grounds are what a session may start of its own project.
+type grounds struct {
+	project session.Project
+	repo    session.Repository
+	skills  []skill
+	trust   session.Trust
+}
+
+// groundsOf reads them. A project that cannot be read has none.
+func (s *Service) groundsOf(ctx context.Context, a session.Admission) (grounds, error) {
+	g := grounds{project: a.Project}
+	if x, err := s.open(a); err == nil {
+		g.repo, g.skills = s.survey(ctx, x)
+		x.close()
+	}
+	return g, s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		g.trust, err = r.TrustOf(ctx, session.TrustOf{Project: a.Project.ID})
+		return err
+	})
+}
+
+// mistrusted is the refusal of what no person has agreed to as it is.
+func (g grounds) mistrusted(e session.Entry) *operation.Refusal {
+	how := "no person has agreed to the %s %s of this project"
+	if g.trust.Knows(e) {
+		how = "the %s %s of this project is not as a person agreed to it"
+	}
+	return operation.Refuse(trustRequired, how+"; a person looks at it with `mcpx project trust %s`", e.Kind, e.Name, g.project.Name).
+		Retrying(fault.AfterWait).With("project", g.project.Name).With(string(e.Kind), e.Name)
+}
+
+// servers are the servers that the repository names, without those whose names the catalog has: no repository takes the place
+// of what a person decided.
+func (g grounds) servers(taken []catalog.Server) []session.Entry {
+	return slices.DeleteFunc(slices.Clone(g.repo.Entries), func(e session.Entry) bool {
+		return e.Kind != session.EntryServer || slices.ContainsFunc(taken, func(s catalog.Server) bool {
+			return s.Name == e.Name || slices.Contains(s.Aliases, e.Name)
+		})
+	})
+}
