@@ -35,15 +35,15 @@ func (r *Root) Scope(path string) (workspace.Scope, error) {
 	}
 	defer func() { _ = dir.Close() }() // it was only entered
 	folds := r.volume.folds(dir)
-	for i, name := range exist {
+	for _, name := range exist {
 		facts, err := look(dir, name)
 		if err != nil {
 			return workspace.Scope{}, reading(err, path)
 		}
-		way = append(way, workspace.Node{ID: nodeID(r.volume.id, facts.ID.Ino), Name: folded(name, folds)})
-		if i == len(exist)-1 && facts.Kind != Directory {
-			break
+		if facts.Kind != Directory { // whoever saves a file may put another one in its place: it is what its directory calls so
+			return workspace.Scope{Path: p.Path, Way: way, Missing: []string{folded(name, folds)}}, nil
 		}
+		way = append(way, workspace.Node{ID: nodeID(r.volume.id, facts.ID.Ino), Name: folded(name, folds)})
 		next, err := enter(dir, name)
 		if err != nil {
 			return workspace.Scope{}, reading(err, path)

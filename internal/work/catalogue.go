@@ -162,17 +162,33 @@ func catalogue() []tool {
 			Description: "Remove files to the system's trash in two steps. prepare freezes what would be removed and asks a person; submit removes it after their yes, if nothing of it has changed. restore brings it back and overwrites nothing; status tells where it is. All but status take operation_id.",
 		}, mutates: true, class: operation.FS, reads: removeLooks, read: removeStatus, begin: beginRemove, recover: recoverRemove},
 		{Tool: Tool{
+			Name: "reconcile_project_state", Set: SetWork, ReadOnly: true, Args: Reconcile{},
+			Description: "The first call of a turn: unfinished workspaces and operations with the call that goes on, jobs that run or are lost, recent integrations, what is in quarantine. Pass the cursor as since: nothing new is one line.",
+		}, read: reconcile},
+		{Tool: Tool{
 			Name: "create_agent_workspace", Set: SetWork, Args: CreateWorkspace{},
-			Description: "Get a copy of the project of your own, to work in for as long as it takes: nobody sees it, and nobody else may claim what you say that you change (mutable). Give its handle to the other tools; integrate_agent_workspace brings the changes back.",
+			Description: "Get a copy of the project to work in for as long as it takes; nobody else may claim what you say that you change (mutable). Give its handle to the other tools; integrate_agent_workspace brings the changes back.",
 		}, mutates: true, class: operation.FS, begin: beginCreate, recover: recoverCreate},
 		{Tool: Tool{
 			Name: "workspace_status", Set: SetWork, ReadOnly: true, Args: WorkspaceStatus{},
-			Description: "What was done in a workspace: state, changed paths inside and outside of its scope, what the project did to them meanwhile, jobs, integrations that touched its scope. diff patch shows the lines.",
+			Description: "What was done in a workspace, and what the project did to the same paths meanwhile. diff patch shows the lines.",
 		}, read: workspaceStatus},
 		{Tool: Tool{
 			Name: "integrate_agent_workspace", Set: SetWork, Destructive: true, Args: IntegrateWorkspace{},
 			Description: "Bring the changes of a workspace into the project: all of them or none. What both sides changed is merged where that is certain; else CONFLICTS, with the three sides in .conflicts/ of the workspace. Resolve there, and call again with seen_current. mode plan shows what would happen.",
 		}, mutates: true, class: operation.FS, reads: integratePlans, read: planIntegrate, begin: beginIntegrate, recover: recoverIntegrate},
+		{Tool: Tool{
+			Name: "suspend_workspace", Set: SetWork, Args: SuspendWorkspace{},
+			Description: "Put a workspace aside: its work stays, its scope is free for others.",
+		}, mutates: true, class: operation.FS, begin: beginSuspend, recover: recoverRevision},
+		{Tool: Tool{
+			Name: "resume_workspace", Set: SetWork, Args: ResumeWorkspace{},
+			Description: "Go on with a workspace that was suspended, put into quarantine or removed with a snapshot. It claims its scope again, and tells what the project changed in it.",
+		}, mutates: true, class: operation.FS, begin: beginResume, recover: recoverResume},
+		{Tool: Tool{
+			Name: "amend_workspace_scope", Set: SetWork, Args: AmendScope{},
+			Description: "Change what a workspace may change: its claims are made, or given up, at once.",
+		}, mutates: true, class: operation.FS, begin: beginAmend, recover: recoverRevision},
 		{Tool: Tool{
 			Name: "remove_agent_workspace", Set: SetWork, Destructive: true, Args: RemoveWorkspace{},
 			Description: "Remove a workspace. Work that is not integrated is kept in a snapshot, or with if_dirty refuse the call is refused: nothing is ever lost. resume_workspace brings it back.",

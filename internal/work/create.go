@@ -27,11 +27,11 @@ type CreateWorkspace struct {
 	Claims
 	Session   string   `json:"remote_session_id,omitempty" jsonschema:"the session; without it name the project"`
 	Project   string   `json:"project,omitempty" jsonschema:"instead of a session: name, id or path"`
-	Purpose   string   `json:"purpose" jsonschema:"what the work is for, in a sentence: others who want the same files read it"`
-	Mutable   []string `json:"mutable" jsonschema:"files and directories that may be changed, relative to the project; globs of directories; . is all"`
+	Purpose   string   `json:"purpose" jsonschema:"what the work is for, in a sentence"`
+	Mutable   []string `json:"mutable" jsonschema:"paths, or globs of directories, that may be changed; . is all"`
 	Read      []string `json:"read,omitempty" jsonschema:"what else is copied; the whole project without it"`
 	Excludes  []string `json:"excludes,omitempty" jsonschema:"globs of what is not copied"`
-	OnOverlap string   `json:"on_overlap,omitempty" jsonschema:"refuse or allow, when another workspace may change the same; refuse without it"`
+	OnOverlap string   `json:"on_overlap,omitempty" jsonschema:"refuse or allow; refuse without it"`
 	HardLinks string   `json:"hardlinks,omitempty" jsonschema:"break: other names of a file with several keep the old bytes"`
 	Confirm   bool     `json:"confirm,omitempty" jsonschema:"yes to a copy of more than 2 GB"`
 	Distinct  string   `json:"distinct_from,omitempty" jsonschema:"the operation that this call does not repeat"`

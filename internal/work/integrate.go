@@ -29,10 +29,10 @@ type IntegrateWorkspace struct {
 	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session"`
 	Handle   string            `json:"handle" jsonschema:"the handle with its present revision"`
 	Mode     string            `json:"mode,omitempty" jsonschema:"plan or apply; apply without it. plan takes no operation_id"`
-	Seen     map[string]string `json:"seen_current,omitempty" jsonschema:"for each path whose conflict is resolved in the workspace: the sha256 of the project's file, as the conflict told it"`
+	Seen     map[string]string `json:"seen_current,omitempty" jsonschema:"for each path that you have resolved: the current_sha256 of its conflict"`
 	Accept   map[string]string `json:"accept,omitempty" jsonschema:"with seen_current, instead of a resolution: current or proposed"`
 	KeepOpen bool              `json:"keep_open,omitempty" jsonschema:"go on in the workspace afterwards"`
-	Preserve bool              `json:"preserve_out_of_scope,omitempty" jsonschema:"keep what was changed outside of the scope in a snapshot, and do not integrate it"`
+	Preserve bool              `json:"preserve_out_of_scope,omitempty" jsonschema:"keep what was changed outside of the scope in a snapshot"`
 	Message  string            `json:"message,omitempty" jsonschema:"what the changes are, for the record"`
 }
 
@@ -288,6 +288,10 @@ var lockFiles = []string{"go.sum", "package-lock.json", "pnpm-lock.yaml"}
 // merge merges the three sides of a file.
 func (g *integration) merge(ctx context.Context, one *pathPlan) error {
 	base, err := g.p.dir.Bytes(one.base.Digest, text.MaxMergeSize)
+	if code := tree.CodeOf(err); code == tree.LimitExceeded || code == tree.NotFound { // of a path that came into the scope changed
+		one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictBinary}
+		return nil
+	}
 	if err != nil {
 		return err
 	}

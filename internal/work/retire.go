@@ -18,7 +18,7 @@ type RemoveWorkspace struct {
 	Claims
 	Session string `json:"remote_session_id,omitempty" jsonschema:"the session"`
 	Handle  string `json:"handle" jsonschema:"the handle with its present revision"`
-	IfDirty string `json:"if_dirty,omitempty" jsonschema:"refuse or preserve, when there is work that is not integrated; preserve keeps all of it in a snapshot. preserve without it"`
+	IfDirty string `json:"if_dirty,omitempty" jsonschema:"refuse, or preserve in a snapshot; preserve without it"`
 }
 
 // retirement is a workspace that is being removed.

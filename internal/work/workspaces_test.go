@@ -20,7 +20,7 @@ type openedWorkspace struct {
 // workspaceOf makes a workspace, and gives its handle and its answer.
 func (s *shop) workspaceOf(t *testing.T, id, more string) (handle string, w openedWorkspace) {
 	t.Helper()
-	a := s.do(t, "create_agent_workspace", `"purpose":"a test","operation_id":%q,%s`, id, more)
+	a := s.do(t, "create_agent_workspace", `"purpose":%q,"operation_id":%q,%s`, "work of "+id, id, more)
 	w = read[openedWorkspace](t, a)
 	return a.Handle, w
 }

@@ -6,13 +6,13 @@ import "slices"
 // bind mount and a project around or below this one lead to the same one.
 type Scope struct {
 	Path string `json:"path"` // below the project, as it is on the disk
-	// Way is what is on the way to it, from the top of the file system to the last component that exists.
+	// Way are the directories on the way to it, from the top of the file system to the last one that exists, itself included.
 	Way []Node `json:"way"`
-	// Missing are the components that do not exist yet.
+	// Missing are the components that do not exist yet, or the one that is no directory.
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Node is an entry on the way to a scope.
+// Node is a directory on the way to a scope.
 type Node struct {
 	ID   string `json:"id"`   // of its file system, with the number in it; the same after a restart of the machine
 	Name string `json:"name"` // folded where names know no case, as those in Missing

@@ -111,12 +111,12 @@ func All(ctx context.Context, r Reader, p ListWorkspaces) ([]Workspace, error) {
 
 // Unknown is the error for an id that no workspace has.
 func Unknown(id string) *fault.Error {
-	return fault.New(fault.NotFound, "workspace-unknown").Saying("there is no workspace %s", id).Hinting("`mcpx workspace list` shows the workspaces")
+	return fault.New(fault.NotFound, "workspace-unknown").Saying("there is no workspace %s", id).Hinting("reconcile_project_state shows the workspaces")
 }
 
 // Ambiguous is the error for a beginning of an id that several workspaces have.
 func Ambiguous(id string) *fault.Error {
-	return fault.New(fault.Conflict, "workspace-ambiguous").Saying("several workspaces begin with %s", id).Hinting("give more of the id; `mcpx workspace list` shows the workspaces")
+	return fault.New(fault.Conflict, "workspace-ambiguous").Saying("several workspaces begin with %s", id).Hinting("give more of the id; reconcile_project_state shows the workspaces")
 }
 
 // Final is the error for a workspace that is retired.

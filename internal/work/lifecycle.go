@@ -1,0 +1,520 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+	"mcpx/internal/ignore"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/text"
+	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
+)
+
+// SuspendWorkspace are the arguments of suspend_workspace.
+type SuspendWorkspace struct {
+	ID
+	Claims
+	Session string `json:"remote_session_id,omitempty" jsonschema:"the session"`
+	Handle  string `json:"handle" jsonschema:"the handle with its present revision"`
+	Reason  string `json:"reason" jsonschema:"why, for whoever goes on"`
+}
+
+// AmendScope are the arguments of amend_workspace_scope.
+type AmendScope struct {
+	ID
+	Claims
+	Session string   `json:"remote_session_id,omitempty" jsonschema:"the session"`
+	Handle  string   `json:"handle" jsonschema:"the handle with its present revision"`
+	Add     []string `json:"add,omitempty" jsonschema:"paths that may be changed, too"`
+	Remove  []string `json:"remove,omitempty" jsonschema:"paths of the scope that may not be changed any more"`
+}
+
+// revision is a change of nothing but the row of a workspace.
+type revision struct {
+	s       *Service
+	p       packet
+	release func()
+	states  []workspace.State
+	kind    event.Kind
+	summary string
+	change  func(*workspace.Workspace)
+	claims  bool
+}
+
+func beginSuspend(ctx context.Context, s *Service, t *turn) (effect, error) {
+	var in SuspendWorkspace
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	if in.Reason == "" || len(in.Reason) > maxPurpose {
+		return nil, operation.Refuse(operation.ArgumentInvalid, "reason has 1 to %d bytes", maxPurpose)
+	}
+	why := s.cfg.Redact(in.Reason)
+	r := &revision{s: s, states: []workspace.State{workspace.Open}, kind: event.WorkspaceSuspended, summary: "a workspace was put aside: " + firstLine(why), change: func(w *workspace.Workspace) {
+		w.State, w.Why = workspace.Suspended, why
+	}}
+	return r, r.take(ctx, t, in.Handle)
+}
+
+// take leases the workspace.
+func (r *revision) take(ctx context.Context, t *turn, handle string) (err error) {
+	if r.p, err = r.s.packet(ctx, t, handle, session.ActChange); err != nil {
+		return err
+	}
+	r.release, err = r.s.whole(r.p, r.states...)
+	return err
+}
+
+func beginAmend(ctx context.Context, s *Service, t *turn) (effect, error) {
+	var in AmendScope
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	r := &revision{s: s, states: []workspace.State{workspace.Open}, kind: event.WorkspaceScoped, summary: "the scope of a workspace was changed", claims: true}
+	if err := r.take(ctx, t, in.Handle); err != nil {
+		return nil, err
+	}
+	if err := r.amend(ctx, in); err != nil {
+		r.close()
+		return nil, problem(err)
+	}
+	return r, nil
+}
+
+// amend computes the new scope, and keeps the bytes of BASE that it needs from now on.
+func (r *revision) amend(ctx context.Context, in AmendScope) error {
+	x, err := r.s.open(r.p.Admission)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	added, err := r.s.scopes(ctx, x, in.Add)
+	if err != nil {
+		return err
+	}
+	scope := slices.DeleteFunc(slices.Clone(r.p.Mutable), func(one workspace.Scope) bool { return slices.Contains(in.Remove, one.Path) })
+	if len(scope)+len(in.Remove) != len(r.p.Mutable) {
+		return operation.Refuse(operation.ArgumentInvalid, "remove names paths of the scope").With("mutable", scopePaths(r.p.Workspace))
+	}
+	for _, one := range added {
+		if !slices.ContainsFunc(scope, func(s workspace.Scope) bool { return s.Covers(one) }) {
+			scope = append(scope, one)
+		}
+	}
+	if len(scope) == 0 || len(scope) > maxMutable {
+		return operation.Refuse(operation.LimitExceeded, "the scope has 1 to %d paths", maxMutable).With("limit", maxMutable)
+	}
+	base, err := r.p.base()
+	if err != nil {
+		return err
+	}
+	for _, i := range base.Items {
+		if path := string(i.Path); i.Kind == tree.File && workspace.Inside(path, added) {
+			// What has changed already has no bytes of BASE: there it is a conflict, should the project change it, too.
+			if err := r.p.dir.Keep(ctx, i.Digest, path); err != nil && tree.CodeOf(err) != tree.FileBusy && tree.CodeOf(err) != tree.NotFound {
+				return err
+			}
+		}
+	}
+	r.change = func(w *workspace.Workspace) { w.Mutable = scope }
+	return nil
+}
+
+func (r *revision) stage(context.Context) (any, error) { return r.p.ID, nil }
+func (*revision) drop()                                {}
+
+func (r *revision) run(context.Context) (any, error) {
+	w := r.p.Workspace
+	r.change(&w)
+	return struct {
+		ID      string          `json:"workspace_id"`
+		State   workspace.State `json:"state"`
+		Mutable []string        `json:"mutable"`
+	}{w.ID, w.State, scopePaths(w)}, nil
+}
+
+func (r *revision) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error {
+	if t.op.State == operation.Claimed {
+		return nil
+	}
+	w, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: r.p.ID})
+	if err != nil {
+		return err
+	}
+	if err := w.Exactly(r.p.given); err != nil {
+		return err
+	}
+	if err := w.In(r.states...); err != nil {
+		return err
+	}
+	r.change(&w)
+	if r.claims {
+		if err := claim(ctx, tx, w); err != nil {
+			return err
+		}
+	}
+	if t.op.State != operation.Succeeded {
+		return nil
+	}
+	if w, err = r.s.revise(ctx, tx, t, w.ID, a, r.change); err != nil {
+		return err
+	}
+	return r.s.tellWorkspace(ctx, tx, t, w, r.kind, r.summary, scopePaths(w))
+}
+
+func (*revision) settle(context.Context) {}
+
+func (r *revision) close() {
+	if r.release != nil {
+		r.release()
+	}
+}
+
+// recoverRevision: nothing happens but in the commit of the record, so what has none has not happened.
+func recoverRevision(_ context.Context, _ *Service, t *turn) (any, ending, error) {
+	if t.op.State == operation.Claimed {
+		return nil, nil, nil
+	}
+	return nil, nil, errNotRun
+}
+
+// ResumeWorkspace are the arguments of resume_workspace.
+type ResumeWorkspace struct {
+	ID
+	Claims
+	Session string `json:"remote_session_id,omitempty" jsonschema:"the session"`
+	WS      string `json:"ws" jsonschema:"id of a workspace, or of a snapshot (snap_...)"`
+}
+
+// resumption is a workspace that goes on: as it lies, from the quarantine, or from its last snapshot.
+type resumption struct {
+	s       *Service
+	t       *turn
+	p       packet
+	release func()
+	area    *tree.Area
+	was     resumeEvidence
+}
+
+// resumeEvidence is what recovery needs of a resumption.
+type resumeEvidence struct {
+	Workspace workspace.Workspace `json:"workspace"` // as it is resumed
+	Aside     string              `json:"aside,omitempty"`
+	Moved     []string            `json:"moved"`
+}
+
+func beginResume(ctx context.Context, s *Service, t *turn) (effect, error) {
+	var in ResumeWorkspace
+	if err := t.scan(&in); err != nil {
+		return nil, err
+	}
+	ref, err := s.keptIn(ctx, t, in.WS)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.packet(ctx, t, ref, session.ActChange)
+	if err != nil {
+		return nil, err
+	}
+	r := &resumption{s: s, t: t, p: p}
+	if r.release, err = s.leases.take(p.ID, true); err != nil {
+		return nil, err
+	}
+	if err := r.plan(); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// keptIn is the workspace that a snapshot is of.
+func (s *Service) keptIn(ctx context.Context, t *turn, ref string) (string, error) {
+	if !strings.HasPrefix(ref, "snap_") {
+		return ref, nil
+	}
+	var all []workspace.Workspace
+	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		all, err = workspace.All(ctx, r, workspace.ListWorkspaces{Principal: t.Principal})
+		return err
+	})
+	for _, w := range all {
+		if w.Snapshot == ref {
+			return w.ID, err
+		}
+	}
+	if err == nil {
+		err = operation.Refuse(operation.NotFound, "there is no snapshot %.80s", ref)
+	}
+	return "", err
+}
+
+// plan says from what the workspace goes on.
+func (r *resumption) plan() error {
+	there, err := r.p.dir.Exists()
+	if err != nil {
+		return problem(err)
+	}
+	w := r.p.Workspace
+	switch {
+	case w.State == workspace.Suspended && there:
+	case w.State == workspace.Quarantined && there && w.Base.Rev > 0:
+		r.was.Aside = w.Dir
+	case w.Snapshot != "" && (w.State == workspace.Retired || !there):
+		if w.State == workspace.Retired { // that one stays retired: another one goes on with its work
+			w.ID, w.Rev, w.History, w.By = r.s.cfg.IDs.New(id.Workspace), 0, nil, r.t.op.Name
+			w.Created = r.s.cfg.Now()
+		}
+	default:
+		return operation.Refuse(workspace.WrongState, "the workspace is %s; what is suspended, or kept in a snapshot, can be resumed", w.State).With("state", w.State).With("path", w.Dir)
+	}
+	r.was.Workspace = w
+	return nil
+}
+
+// stage copies the snapshot back where that is what is resumed from, and looks at what the project did meanwhile.
+func (r *resumption) stage(ctx context.Context) (any, error) {
+	var err error
+	if r.area, err = r.s.areaAt(r.p.dir); r.p.State == workspace.Quarantined || r.p.State == workspace.Retired {
+		r.area, err = r.s.areaAbove(ctx, r.p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &r.was.Workspace
+	from := r.p.dir
+	if r.p.State == workspace.Retired || w.State != workspace.Suspended && r.was.Aside == "" {
+		from = r.area.Snapshot(w.Snapshot)
+		to := r.area.Packet(w.ID)
+		if _, err := from.Snapshot(ctx, to); err != nil {
+			return nil, copying(err)
+		}
+		w.Dir = to.Dir
+	}
+	r.was.Moved, err = r.moved(ctx, from)
+	return r.was, err
+}
+
+// areaAbove is the area of the project of a packet that was set aside.
+func (s *Service) areaAbove(ctx context.Context, p packet) (*tree.Area, error) {
+	x, err := s.ofProject(ctx, p.Workspace.Project)
+	if err != nil {
+		return nil, err
+	}
+	defer x.close()
+	a, err := x.root.Area(s.cfg.State)
+	return a, problem(err)
+}
+
+// moved are the paths in the scope that the project has changed since BASE.
+func (r *resumption) moved(ctx context.Context, from tree.Packet) ([]string, error) {
+	record, err := from.Read(r.p.Base.Rev)
+	if err != nil {
+		return nil, problem(err)
+	}
+	x, err := r.s.open(r.p.Admission)
+	if err != nil {
+		return nil, err
+	}
+	defer x.close()
+	now, err := current(ctx, x, r.p.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	var base tree.Manifest
+	for _, i := range record.Manifest.Items {
+		if workspace.Inside(string(i.Path), r.p.Mutable) {
+			base.Items = append(base.Items, i)
+		}
+	}
+	all, err := changes(r.p.Workspace, base, now)
+	if err != nil {
+		return nil, err
+	}
+	inside, _ := split(all)
+	skipped := map[string]bool{}
+	for _, l := range r.p.Base.Skipped {
+		skipped[l.Path] = true
+	}
+	paths := slices.DeleteFunc(pathsOf(inside), func(p string) bool { return skipped[p] })
+	return paths, nil
+}
+
+// current is the manifest of what the project has in the scope of a workspace.
+func current(ctx context.Context, x *target, w workspace.Workspace) (tree.Manifest, error) {
+	excludes, err := ignore.ParseGlobs(w.Excludes)
+	if err != nil {
+		return tree.Manifest{}, err
+	}
+	skipped := map[string]bool{}
+	for _, l := range w.Base.Skipped {
+		skipped[l.Path] = true
+	}
+	m, err := x.root.Survey(ctx, tree.SurveyOptions{Skip: func(v tree.Visit) bool {
+		around := slices.ContainsFunc(w.Mutable, func(s workspace.Scope) bool { return workspace.Below(s.Path, v.Path) })
+		return !around && !workspace.Inside(v.Path, w.Mutable) || excludes.Fit(v.Path) || skipped[text.EncodePath(v.Path)]
+	}})
+	return m, problem(err)
+}
+
+func (r *resumption) drop() {
+	if r.was.Workspace.Dir != r.p.Dir && r.was.Workspace.Dir != "" {
+		r.s.cleared(context.Background(), tree.Packet{Dir: r.was.Workspace.Dir}.Clear()) // our copy of a snapshot
+	}
+}
+
+// run brings back what lies in the quarantine.
+func (r *resumption) run(context.Context) (any, error) {
+	w := &r.was.Workspace
+	if r.was.Aside != "" {
+		to := r.area.Packet(w.ID)
+		there, err := to.Exists()
+		if err == nil && !there {
+			_, err = r.area.Restore(tree.Packet{Dir: r.was.Aside}, w.ID)
+		}
+		if err != nil {
+			return nil, problem(err)
+		}
+		w.Dir = to.Dir
+	}
+	paths, more := firstOf(r.was.Moved, maxChanges)
+	return struct {
+		ID    string   `json:"workspace_id"`
+		Path  string   `json:"path"`
+		Moved []string `json:"moved"`
+		More  int      `json:"more,omitempty"`
+	}{w.ID, tree.Packet{Dir: w.Dir}.Copy(), append([]string{}, paths...), more}, nil
+}
+
+// keep claims the scope again, and opens the workspace at the end.
+func (r *resumption) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error {
+	w := r.was.Workspace
+	switch t.op.State {
+	case operation.Dispatched:
+		if err := claim(ctx, tx, w); err != nil {
+			return err
+		}
+		if now, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: w.ID}); err == nil && now.Rev != w.Rev {
+			return now.Exactly(w.Handle())
+		} else if err != nil && fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+		w.State = workspace.Creating // which holds the claim until it is open
+		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+	case operation.Succeeded:
+		w = w.Next(workspace.Step{Tool: t.Tool, Operation: t.op.ID, At: r.s.cfg.Now()})
+		w.State, w.Why = workspace.Open, ""
+		a.Handle = w.Handle().String()
+		if err := tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}); err != nil {
+			return err
+		}
+		return r.s.tellWorkspace(ctx, tx, t, w, event.WorkspaceResumed, "a workspace goes on: "+firstLine(w.Purpose), r.was.Moved)
+	case operation.Failed:
+		if w.State, w.Why = r.p.State, r.p.Why; w.ID != r.p.ID {
+			w.State, w.Why = workspace.Retired, "never copied"
+		}
+		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+	case operation.Claimed, operation.Unknown:
+	}
+	return nil
+}
+
+func (*resumption) settle(context.Context) {}
+
+func (r *resumption) close() {
+	if r.area != nil {
+		_ = r.area.Close() // what was moved in it is flushed
+	}
+	if r.release != nil {
+		r.release()
+	}
+}
+
+// recoverResume ends a resumption that an earlier daemon has begun.
+func recoverResume(ctx context.Context, s *Service, t *turn) (any, ending, error) {
+	if t.op.State == operation.Claimed {
+		return nil, nil, nil // a copy that it made has no row, and is put into quarantine
+	}
+	r := &resumption{s: s, t: t}
+	var err error
+	if r.was, err = evidenceOf[resumeEvidence](t.op); err != nil {
+		return nil, r, err
+	}
+	r.p.Workspace = r.was.Workspace
+	if r.area, err = s.areaAbove(ctx, r.p); err != nil {
+		return nil, r, undecided(err)
+	}
+	data, err := r.run(ctx)
+	return data, r, undecided(err)
+}
+
+// quarantineOrphans puts every directory of the area that no row knows into quarantine, as it is: nobody vouches for it.
+func (s *Service) quarantineOrphans(ctx context.Context) error {
+	area, err := tree.AreaAt(s.cfg.State)
+	if err != nil {
+		return err
+	}
+	defer area.Close()
+	names, err := area.Packets()
+	if tree.CodeOf(err) == tree.NotFound {
+		return nil // there was never a workspace
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := s.quarantine(ctx, area, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) quarantine(ctx context.Context, area *tree.Area, name string) error {
+	known := true
+	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
+		w, err := r.WorkspaceByID(ctx, workspace.ByID{ID: name})
+		if known = err == nil && w.ID == name; fault.KindOf(err) == fault.NotFound || fault.KindOf(err) == fault.Conflict {
+			err = nil
+		}
+		return err
+	})
+	if err != nil || known {
+		return err
+	}
+	now := s.cfg.Now()
+	w := workspace.Workspace{ID: s.cfg.IDs.New(id.Workspace), Rev: 1, Principal: session.Operator, Purpose: name, Created: now, Mutable: []workspace.Scope{}, Overlap: workspace.RefuseOverlap}
+	p := area.Packet(name)
+	if rev, err := p.Latest(); err == nil && rev > 0 {
+		var about workspace.Workspace
+		if record, err := p.Read(rev); err == nil && json.Unmarshal(record.About, &about) == nil && about.ID == name {
+			w = about
+		}
+	}
+	aside, err := area.SetAside(p, false)
+	if err != nil {
+		return err
+	}
+	w.State, w.Why, w.Dir, w.Changed = workspace.Quarantined, "orphan", aside.Dir, now
+	return s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		if err := tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}); err != nil {
+			return err
+		}
+		refs := event.Refs{event.RefWorkspace: w.ID}
+		if w.Project != "" {
+			refs[event.RefProject] = w.Project
+		}
+		_, err := tx.AppendEvent(ctx, event.Draft{
+			At: now, Kind: event.WorkspaceQuarantined, Actor: event.Actor{Principal: w.Principal, Channel: "recovery"}, Refs: refs,
+			Summary: "a directory without a record was put aside",
+		})
+		return err
+	})
+}

@@ -1,0 +1,281 @@
+package work
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/workspace"
+)
+
+// TestScopeOverlap: DW-2, DW-25. Parent and child projects, and a symbolic link to one, lead to the same files.
+func TestScopeOverlap(t *testing.T) {
+	s := newShop(t)
+	s.project(t, "docs", filepath.Join(s.root, "docs"))
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(s.root, link); err != nil {
+		t.Fatal(err)
+	}
+	s.project(t, "linked", link)
+	create := func(n int, project, mutable string) operation.Answer {
+		return s.call(t, "create_agent_workspace", `{"project":%q,"purpose":"work %d","mutable":[%q],"operation_id":"create-%03d"}`, project, n, mutable, n)
+	}
+	for i, order := range [][2][2]string{{{"shop", "docs/x"}, {"docs", "x"}}, {{"docs", "x"}, {"shop", "docs/x"}}} {
+		first := create(100*i, order[0][0], order[0][1])
+		holder := read[openedWorkspace](t, first).ID
+		for j, clash := range [][2]string{order[1], {"docs", "x/y/z"}, {"docs", "."}, {"linked", "docs/x"}, {"shop", "docs"}} {
+			a := create(100*i+j+1, clash[0], clash[1])
+			refused(t, a, workspace.ScopeOverlap, fault.AfterWait)
+			if a.Refusal != nil && !strings.Contains(fmt.Sprint(a.Refusal.Details), holder) {
+				t.Errorf("%v does not name the holder %s: %v", clash, holder, a.Refusal.Details)
+			}
+		}
+		beside := create(100*i+50, "docs", "xy")
+		if !beside.OK {
+			t.Errorf("xy: %v", beside.Refusal)
+		}
+		for k, a := range []operation.Answer{first, beside} {
+			if gone := s.call(t, "remove_agent_workspace", `{"handle":%q,"operation_id":"remove-%d-%d"}`, a.Handle, i, k); !gone.OK {
+				t.Fatal(gone.Refusal)
+			}
+		}
+	}
+}
+
+// TestOneOfMany: DW-4. Of calls that change a workspace as a whole through one handle exactly one does.
+func TestOneOfMany(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.write(t, "docs/new.md", "new\n")
+	const calls = 40
+	answers := make([]operation.Answer, calls)
+	var all sync.WaitGroup
+	for i := range calls {
+		all.Go(func() {
+			if i%2 == 0 {
+				answers[i] = s.do(t, "integrate_agent_workspace", `"handle":%q,"keep_open":true,"operation_id":"change-%03d"`, handle, i)
+			} else {
+				answers[i] = s.do(t, "suspend_workspace", `"handle":%q,"reason":"later","operation_id":"change-%03d"`, handle, i)
+			}
+		})
+	}
+	all.Wait()
+	done := 0
+	for _, a := range answers {
+		switch {
+		case a.OK:
+			done++
+			if a.Handle != w.ID+"@2" {
+				t.Errorf("the handle is %s", a.Handle)
+			}
+		case a.Refusal.Code != workspace.StaleHandle && a.Refusal.Code != workspace.Busy && a.Refusal.Code != workspace.WrongState:
+			t.Errorf("%v", a.Refusal)
+		}
+	}
+	if done != 1 {
+		t.Errorf("%d of %d succeeded", done, calls)
+	}
+}
+
+// TestRetireDirty: DW-9. What is only in a workspace is kept, and comes back as it was.
+func TestRetireDirty(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+	w.write(t, "README.md", "mine\n")
+	w.write(t, "new/run.sh", "#!/bin/sh\n")
+	w.remove(t, "docs/guide.md")
+	for _, err := range []error{
+		os.Chmod(filepath.Join(w.Path, "new/run.sh"), 0o755), os.Mkdir(filepath.Join(w.Path, "empty"), 0o755), os.Symlink("README.md", filepath.Join(w.Path, "readme")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, s.do(t, "remove_agent_workspace", `"handle":%q,"if_dirty":"refuse","operation_id":"remove-01"`, handle), workspace.WrongState, fault.AfterFix)
+	gone := read[retired](t, s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-01"`, handle))
+	if gone.Why != "preserved" || gone.Preserved == "" {
+		t.Fatalf("%+v", gone)
+	}
+	again := read[openedWorkspace](t, s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-01"`, gone.Preserved))
+	if again.ID == w.ID {
+		t.Error("a retired workspace is open again")
+	}
+	for name, want := range map[string]string{"README.md": "mine\n", "new/run.sh": "#!/bin/sh\n", "src/main.go": "package main\n"} {
+		if got, err := os.ReadFile(filepath.Join(again.Path, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(again.Path, "new/run.sh")); err != nil || info.Mode()&0o100 == 0 {
+		t.Errorf("the program: %v, %v", info, err)
+	}
+	if info, err := os.Stat(filepath.Join(again.Path, "empty")); err != nil || !info.IsDir() {
+		t.Errorf("the empty directory: %v", err)
+	}
+	if to, err := os.Readlink(filepath.Join(again.Path, "readme")); err != nil || to != "README.md" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if _, err := os.Stat(filepath.Join(again.Path, "docs/guide.md")); err == nil {
+		t.Error("what was deleted is back")
+	}
+}
+
+// TestSuspendResume: DW-10. What others integrated meanwhile is told, and the own work is as it was.
+func TestSuspendResume(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.write(t, "docs/mine.md", "mine\n")
+	away := s.do(t, "suspend_workspace", `"handle":%q,"reason":"tomorrow","operation_id":"suspend-1"`, handle)
+	if !away.OK || away.Handle != w.ID+"@2" {
+		t.Fatalf("%+v %v", away, away.Refusal)
+	}
+	other, o := s.workspaceOf(t, "create-02", `"mutable":["docs"]`)
+	o.write(t, "docs/guide.md", "changed\n")
+	o.write(t, "docs/b.md", "b\n")
+	o.write(t, "docs/c.md", "c\n")
+	refused(t, s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-01"`, w.ID), workspace.ScopeOverlap, fault.AfterWait)
+	if a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-2"`, other); !a.OK {
+		t.Fatal(a.Refusal)
+	}
+	back := s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-01"`, w.ID)
+	got := read[struct{ Moved []string }](t, back)
+	if back.Handle != w.ID+"@3" || fmt.Sprint(got.Moved) != "[docs/b.md docs/c.md docs/guide.md]" {
+		t.Errorf("%s, moved: %v", back.Handle, got.Moved)
+	}
+	status := read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q`, w.ID))
+	if len(status.Superseded) != 1 || len(status.Changes) != 1 || status.Changes[0].Path != "docs/mine.md" {
+		t.Errorf("%+v", status)
+	}
+}
+
+// TestOrphan: DW-11. A directory that no row knows is put aside as it is, listed, and adopted by what it says of itself.
+func TestOrphan(t *testing.T) {
+	s := newShop(t)
+	_, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.write(t, "docs/mine.md", "mine\n")
+	loose := filepath.Join(s.state, "workspaces", "loose")
+	if err := os.Mkdir(loose, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(loose, "a.txt"), []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := newShop(t) // a daemon that has lost its rows, on the same state
+	other.state = s.state
+	other.start(t, other.db)
+	if err := other.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list := read[reconciled](t, other.call(t, "reconcile_project_state", `{}`))
+	if len(list.Quarantine) != 2 || len(list.Workspaces) != 0 {
+		t.Fatalf("%+v", list)
+	}
+	if got, err := os.ReadFile(filepath.Join(s.state, "quarantine", "loose", "a.txt")); err != nil || string(got) != "a" {
+		t.Errorf("%q, %v", got, err)
+	}
+	back := read[openedWorkspace](t, other.call(t, "resume_workspace", `{"ws":%q,"operation_id":"resume-01"}`, w.ID))
+	if got, err := os.ReadFile(filepath.Join(back.Path, "docs/mine.md")); err != nil || string(got) != "mine\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestOneConflictOfMany: DW-42, and DW-43 for what was changed outside of the scope.
+func TestOneConflictOfMany(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	for i := range 49 {
+		w.write(t, fmt.Sprintf("docs/%02d.md", i), "new\n")
+	}
+	w.write(t, "docs/guide.md", "mine\n")
+	w.write(t, "README.md", "outside\n")
+	guide := filepath.Join(s.root, "docs/guide.md")
+	if err := os.WriteFile(guide, []byte("theirs\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
+	refused(t, a, workspace.OutOfScope, fault.AfterFix)
+	if got := fmt.Sprint(a.Refusal.Details["paths"]); got != "[README.md]" {
+		t.Errorf("outside: %s", got)
+	}
+	a = s.do(t, "integrate_agent_workspace", `"handle":%q,"preserve_out_of_scope":true,"operation_id":"integrate-1"`, handle)
+	refused(t, a, workspace.Conflicts, fault.AfterFix)
+	after, err := os.Stat(guide)
+	if err != nil || !after.ModTime().Equal(before.ModTime()) || s.file(t, "docs/guide.md") != "theirs\n" {
+		t.Errorf("the conflict was touched: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(s.root, "docs/00.md")); err == nil {
+		t.Error("a clean path was applied beside a conflict")
+	}
+	seen := a.Refusal.Details["conflicts"].([]conflictShown)[0].Current
+	w.write(t, "docs/guide.md", "both\n")
+	got := read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"preserve_out_of_scope":true,"operation_id":"integrate-1","seen_current":{"docs/guide.md":%q}`, handle, seen))
+	if len(got.Applied) != 50 || got.Preserved == "" || s.file(t, "docs/guide.md") != "both\n" || s.file(t, "README.md") != "one\ntwo\nthree\n" {
+		t.Errorf("%d applied, %q kept", len(got.Applied), got.Preserved)
+	}
+	if kept, err := os.ReadFile(filepath.Join(s.state, "snapshots", got.Preserved, "tree/README.md")); err != nil || string(kept) != "outside\n" {
+		t.Errorf("kept: %q, %v", kept, err)
+	}
+}
+
+// TestAllowedOverlap: DW-47. The second of two gets both changes or a conflict, and one who refuses overlap gets neither.
+func TestAllowedOverlap(t *testing.T) {
+	s := newShop(t)
+	first, a := s.workspaceOf(t, "create-01", `"mutable":["README.md"],"on_overlap":"allow"`)
+	second, b := s.workspaceOf(t, "create-02", `"mutable":["README.md"],"on_overlap":"allow"`)
+	a.write(t, "README.md", "zero\none\ntwo\nthree\n")
+	b.write(t, "README.md", "one\ntwo\nthree\nfour\n")
+	for i, handle := range []string{first, second} {
+		if got := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-%d"`, handle, i); !got.OK {
+			t.Fatal(got.Refusal)
+		}
+		if i == 0 {
+			refused(t, s.do(t, "create_agent_workspace", `"purpose":"third","mutable":["README.md"],"operation_id":"create-03"`), workspace.ScopeOverlap, fault.AfterWait)
+		}
+	}
+	if got := s.file(t, "README.md"); got != "zero\none\ntwo\nthree\nfour\n" {
+		t.Errorf("the project has %q", got)
+	}
+}
+
+// TestReconcile: what is unfinished is told, and nothing new is one line.
+func TestReconcile(t *testing.T) {
+	s := newShop(t)
+	handle, _ := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	a := s.do(t, "reconcile_project_state", `"limit":5`)
+	got := read[reconciled](t, a)
+	if len(got.Workspaces) != 1 || got.Workspaces[0].Handle != handle || got.Authority != "canonical" {
+		t.Errorf("%+v", got)
+	}
+	again := s.do(t, "reconcile_project_state", `"since":%q`, got.Cursor)
+	raw, err := json.Marshal(again)
+	if err != nil || len(raw) > 300 || !read[reconciled](t, again).Unchanged {
+		t.Errorf("%d bytes: %s, %v", len(raw), raw, err)
+	}
+}
+
+// TestAmendScope: a path that comes into the scope is claimed and integrated.
+func TestAmendScope(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	a := s.do(t, "amend_workspace_scope", `"handle":%q,"add":["src"],"remove":["docs"],"operation_id":"amend-001"`, handle)
+	if !a.OK || a.Handle != w.ID+"@2" {
+		t.Fatalf("%+v %v", a, a.Refusal)
+	}
+	refused(t, s.do(t, "create_agent_workspace", `"purpose":"second","mutable":["src/main.go"],"operation_id":"create-02"`), workspace.ScopeOverlap, fault.AfterWait)
+	if b := s.do(t, "create_agent_workspace", `"purpose":"second","mutable":["docs"],"operation_id":"create-02"`); !b.OK {
+		t.Error(b.Refusal)
+	}
+	w.write(t, "src/main.go", "package other\n")
+	if done := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, a.Handle); !done.OK || s.file(t, "src/main.go") != "package other\n" {
+		t.Errorf("%+v", done.Refusal)
+	}
+}
