@@ -143,9 +143,9 @@ func target(args map[string]json.RawMessage) string {
 
 // detail adds what an event in the middle of a call tells.
 func (o *observer) detail(c *observed, e event.Event) {
-	switch {
-	case e.Kind == event.OperationClaimed, e.Kind == event.OperationDispatched:
-	case e.Kind == event.PolicyDecided:
+	switch e.Kind { //nolint:exhaustive // all others are told alike
+	case event.OperationClaimed, event.OperationDispatched:
+	case event.PolicyDecided:
 		var ruling struct {
 			Decision string   `json:"decision"`
 			Reasons  []string `json:"reasons"`
@@ -159,9 +159,9 @@ func (o *observer) detail(c *observed, e event.Event) {
 		case len(ruling.Reasons) > 0:
 			c.add("", ruling.Decision+": "+strings.Join(ruling.Reasons, "; "))
 		}
-	case e.Kind == event.FileChanged:
+	case event.FileChanged:
 		o.file(c, e)
-	case e.Kind == event.JobEnded:
+	case event.JobEnded:
 		o.command(c, e)
 	default:
 		c.add("", string(e.Kind)+"  "+e.Summary)

@@ -68,7 +68,9 @@ func TestRT138Subscribers(t *testing.T) {
 	<-connected
 	watched := grow()
 	close(read)
-	<-slow
+	if err := <-slow; fault.From(err).Code != "canceled" {
+		t.Errorf("who read nothing meanwhile: %v", err)
+	}
 	want := all()
 	if len(want) != batches*batch || !slices.Equal(late, want) {
 		t.Errorf("who read nothing meanwhile has %d events of %d", len(late), len(want))

@@ -140,10 +140,14 @@ func schemaOf(t work.Tool) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// omitDefaults leaves out what a schema says without it, too: the list of tools has a budget.
+// omitDefaults leaves out what a schema says without it, too: the list of tools has a budget. That null stands for what is
+// left out needs no saying either.
 func omitDefaults(s *jsonschema.Schema) {
 	if s == nil {
 		return
+	}
+	if len(s.Types) == 2 && s.Types[0] == "null" {
+		s.Type, s.Types = s.Types[1], nil
 	}
 	if open := s.AdditionalProperties; open != nil && reflect.DeepEqual(*open, jsonschema.Schema{}) {
 		s.AdditionalProperties = nil

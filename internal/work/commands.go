@@ -31,13 +31,13 @@ type Run struct {
 	ID
 	Claims
 	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session; without it cwd is absolute"`
-	Handle   string            `json:"handle,omitempty" jsonschema:"the workspace to run in, instead of the project itself"`
+	Handle   string            `json:"handle,omitempty" jsonschema:"the workspace to run in, not the project"`
 	Argv     []string          `json:"argv,omitempty" jsonschema:"program and arguments as they are; they are stored, so no secrets"`
 	Shell    string            `json:"shell,omitempty" jsonschema:"instead of argv: text for bash, or sh where there is none"`
 	Cwd      string            `json:"cwd,omitempty" jsonschema:"directory in the project; its root without it"`
 	Env      map[string]string `json:"env,omitempty" jsonschema:"variables; their values are not stored"`
 	Secrets  []string          `json:"secrets,omitempty" jsonschema:"names of secrets that the command gets as variables"`
-	Stdin    string            `json:"stdin,omitempty" jsonschema:"none or open; none without it. write_command_input writes to an open one"`
+	Stdin    string            `json:"stdin,omitempty" jsonschema:"none or open, for write_command_input; none without it"`
 	Text     *string           `json:"stdin_text,omitempty" jsonschema:"instead of stdin: what the command reads, at most 256 KB; not stored"`
 	Timeout  int               `json:"timeout_s,omitempty" jsonschema:"1 to 86400; 3600 without it"`
 	Sandbox  string            `json:"sandbox,omitempty" jsonschema:"default, workspace or strict; it may only tighten"`

@@ -227,7 +227,7 @@ type In struct {
 // InCopy is In for tools that act in a workspace, too.
 type InCopy struct {
 	In
-	Handle string `json:"handle,omitempty" jsonschema:"the workspace to act in, instead of the project itself"`
+	Handle string `json:"handle,omitempty" jsonschema:"the workspace to act in, not the project"`
 }
 
 // Window is a part of a file.

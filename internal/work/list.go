@@ -16,7 +16,7 @@ import (
 
 // Chosen says which entries below a directory a call is about.
 type Chosen struct {
-	Glob    []string `json:"glob,omitempty" jsonschema:"only what fits one of these: *.go, src/**/*.{ts,tsx}; without / at any depth, else from the project's root"`
+	Glob    []string `json:"glob,omitempty" jsonschema:"only what fits one: *.go at any depth, src/**/*.{ts,tsx} from the project's root"`
 	Exclude []string `json:"exclude,omitempty" jsonschema:"not what fits one of these; a directory is left out with all in it"`
 	Ignored bool     `json:"ignored,omitempty" jsonschema:"also what .gitignore files leave out"`
 }
@@ -45,7 +45,7 @@ type ListFiles struct {
 	Chosen
 	Kinds  []string `json:"kinds,omitempty" jsonschema:"only these: file, dir, link, other"`
 	Limit  int      `json:"limit,omitempty" jsonschema:"entries, 1 to 1000; 200 without it"`
-	Cursor string   `json:"cursor,omitempty" jsonschema:"next_cursor of the page before; the other arguments stay"`
+	Cursor string   `json:"cursor,omitempty" jsonschema:"next_cursor of the page before"`
 }
 
 // Bounds of list_files, runtime.md section 11.

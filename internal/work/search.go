@@ -16,13 +16,13 @@ type SearchFiles struct {
 	Mode  string   `json:"mode,omitempty" jsonschema:"literal or regex (RE2); literal without it"`
 	Paths []string `json:"paths,omitempty" jsonschema:"files and directories; the project itself without it"`
 	Chosen
-	Case      string `json:"case,omitempty" jsonschema:"sensitive, insensitive or smart (insensitive unless the query has a capital); sensitive without it"`
+	Case      string `json:"case,omitempty" jsonschema:"sensitive, insensitive or smart; sensitive without it"`
 	Word      bool   `json:"word,omitempty" jsonschema:"only whole words"`
 	Context   int    `json:"context,omitempty" jsonschema:"lines shown before and after, 0 to 10"`
 	NamesOnly bool   `json:"names_only,omitempty" jsonschema:"only which files have it"`
 	PerFile   int    `json:"per_file,omitempty" jsonschema:"hits told of one file, 1 to 200; 20 without it"`
 	Limit     int    `json:"limit,omitempty" jsonschema:"hits, or files with names_only, 1 to 500; 100 without it"`
-	Cursor    string `json:"cursor,omitempty" jsonschema:"next_cursor of the page before; the other arguments stay"`
+	Cursor    string `json:"cursor,omitempty" jsonschema:"next_cursor of the page before"`
 }
 
 // Bounds of search_files, runtime.md section 11.
