@@ -324,8 +324,10 @@ func (j *job) run() int {
 	}
 	<-j.child.Done()
 	j.drain()
-	for ended := time.Now(); j.writeExit(ended) != nil; {
-		time.Sleep(lookAgain) // a full disk: while we live it is known that the end is not lost
+	for ended := time.Now(); ; time.Sleep(lookAgain) { // a full disk: while we live it is known that the end is not lost
+		if err := j.writeExit(ended); err == nil || errors.Is(err, fs.ErrNotExist) { // nobody can ask without the directory
+			break
+		}
 	}
 	crash.Point("job.exit.written")
 	for j.alive() {

@@ -355,6 +355,39 @@ func TestJobTimeout(t *testing.T) {
 	}
 }
 
+// supervisorOf is the supervisor of the first job.
+func (s *shed) supervisorOf(t testing.TB) process.Identity {
+	t.Helper()
+	var r struct{ Supervisor process.Identity }
+	record, err := os.ReadFile(filepath.Join(s.state, "jobs", "job_1.1", "record"))
+	if err != nil || json.Unmarshal(record, &r) != nil {
+		t.Fatalf("%s, %v", record, err)
+	}
+	return r.Supervisor
+}
+
+// TestJobWithoutDirectory: a supervisor whose directory is gone does not stay for ever to write down the end of its command.
+func TestJobWithoutDirectory(t *testing.T) {
+	s := newShed(t)
+	dir := t.TempDir()
+	s.shell(t, `until [ -e go ]; do sleep 0.01; done`, func(o *operation.StartJob) { o.Dir = dir })
+	supervisor := s.supervisorOf(t)
+	if err := os.RemoveAll(filepath.Join(s.state, "jobs", "job_1.1")); err != nil {
+		t.Fatal(err)
+	}
+	if !supervisor.Alive() {
+		t.Error("the supervisor ended before its command")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(patience); supervisor.Alive(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("the supervisor outlived its command")
+		}
+	}
+}
+
 // TestJobLosesItsSupervisor: DW-59, and DW-61 with another boot.
 func TestJobLosesItsSupervisor(t *testing.T) {
 	s := newShed(t)
@@ -364,12 +397,7 @@ func TestJobLosesItsSupervisor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r struct{ Supervisor process.Identity }
-	record, err := os.ReadFile(filepath.Join(s.state, "jobs", "job_1.1", "record"))
-	if err != nil || json.Unmarshal(record, &r) != nil {
-		t.Fatalf("%s, %v", record, err)
-	}
-	if !process.Kill(r.Supervisor) {
+	if !process.Kill(s.supervisorOf(t)) {
 		t.Fatal("no supervisor")
 	}
 	e = s.until(t, ref, "the lock", func(e operation.JobEvidence) bool { return !e.Held })
