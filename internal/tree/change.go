@@ -38,6 +38,8 @@ type Intent struct {
 	// Mode is the permissions that SetMode gives, and those of an Add or a Replace; 0: an Add gets those of the directory
 	// around it, a Replace those of what it replaces.
 	Mode fs.FileMode
+	// Exec says that a file with the permissions of the directory around it may be executed by those who may read it.
+	Exec bool
 	// BreakLinks says that the other names of a file with several keep the old bytes.
 	BreakLinks bool
 }

@@ -395,5 +395,9 @@ func dressAround(f *os.File, r row) error {
 	if r.intent.Mode != 0 {
 		return f.Chmod(r.intent.Mode.Perm())
 	}
-	return f.Chmod(r.around.Mode.Perm() & 0o666)
+	mode := r.around.Mode.Perm() & 0o666
+	if r.intent.Exec {
+		mode |= mode & 0o444 >> 2
+	}
+	return f.Chmod(mode)
 }

@@ -379,7 +379,7 @@ func (g *integration) intend(ctx context.Context, one pathPlan) error {
 				in.Kind, in.From = tree.Replace, g.from(ctx, one)
 			}
 		default:
-			in.Kind, in.From, in.Mode = tree.Replace, g.from(ctx, one), fs.FileMode(one.proposed.Mode)
+			in.Kind, in.From, in.Exec = tree.Replace, g.from(ctx, one), one.proposed.Mode&0o100 != 0
 		}
 		if in.Kind == tree.Replace && there == tree.Absent {
 			in.Kind = tree.Add

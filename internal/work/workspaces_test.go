@@ -63,25 +63,39 @@ func TestWorkspace(t *testing.T) {
 	}
 	w.remove(t, "docs/guide.md")
 	w.remove(t, "docs")
+	w.write(t, "src/run.sh", "#!/bin/sh\n")
+	if err := os.Chmod(filepath.Join(w.Path, "src/run.sh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if got := s.file(t, "README.md"); got != "one\ntwo\nthree\n" {
 		t.Errorf("the project has %q before the integration", got)
 	}
 	status := read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q,"diff":"patch"`, w.ID))
-	if len(status.Changes) != 5 || status.Dirty != "yes" || !strings.Contains(status.Patch, "-two\n+2\n") {
+	if len(status.Changes) != 6 || status.Dirty != "yes" || !strings.Contains(status.Patch, "-two\n+2\n") || !strings.Contains(status.Patch, "--- /dev/null\n+++ src/run.sh\n") {
 		t.Errorf("the status: %+v", status)
 	}
 	stale := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
 	refused(t, stale, workspace.StaleHandle, fault.AfterFix)
 	plan := read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"mode":"plan"`, a.Handle))
-	if len(plan.Applied) != 5 || s.file(t, "README.md") != "one\ntwo\nthree\n" {
+	if len(plan.Applied) != 6 || s.file(t, "README.md") != "one\ntwo\nthree\n" {
 		t.Errorf("the plan: %+v", plan)
 	}
 	done := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, a.Handle)
-	if got := read[integrated](t, done); len(got.Applied) != 5 || got.ID == "" {
+	if got := read[integrated](t, done); len(got.Applied) != 6 || got.ID == "" {
 		t.Errorf("the integration: %+v", got)
 	}
 	if s.file(t, "README.md") != "one\n2\nthree\n" || s.file(t, "src/new/a.go") != "package a\n" {
 		t.Error("the project does not have the changes")
+	}
+	for name, want := range map[string]os.FileMode{"src/new/a.go": 0o644, "src/run.sh": 0o755} { // as in the project, not as in the private copy
+		dir, err := os.Stat(filepath.Join(s.root, "src"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(s.root, name))
+		if err != nil || info.Mode().Perm() != want&dir.Mode().Perm() {
+			t.Errorf("%s: %v, %v, want %v of %v", name, info.Mode(), err, want, dir.Mode())
+		}
 	}
 	if _, err := os.Stat(filepath.Join(s.root, "docs")); err == nil {
 		t.Error("a directory that was deleted in the workspace is in the project")

@@ -150,7 +150,8 @@ func movedTo(ctx context.Context, project *target, c change) string {
 // patchOf is the change of one file from BASE to the working copy, as a unified difference.
 func (s *Service) patchOf(ctx context.Context, p packet, x *target, c change) string {
 	without := "# " + text.DiffName(c.path) + ": " + c.kind() + "\n"
-	from, to, fromName, toName := text.Parse(nil), text.Parse(nil), "", ""
+	const nothing = "/dev/null" // as git names a file that is not there
+	from, to, fromName, toName := text.Parse(nil), text.Parse(nil), nothing, nothing
 	if c.base.Kind == tree.File {
 		data, err := os.ReadFile(p.dir.Blob(c.base.Digest))
 		if err != nil || len(data) > maxPatch || !plainText(data) {
@@ -170,7 +171,7 @@ func (s *Service) patchOf(ctx context.Context, p packet, x *target, c change) st
 		}
 		to, toName = text.Parse(got.Data), c.path
 	}
-	if c.base.Kind == tree.Link || c.proposed.Kind == tree.Link || fromName == "" && toName == "" {
+	if c.base.Kind == tree.Link || c.proposed.Kind == tree.Link || fromName == toName && fromName == nothing {
 		return without
 	}
 	return text.Diff(fromName, toName, from, to)
