@@ -37,7 +37,7 @@ type TrustEntry struct {
 	Runs []string `json:"runs,omitempty"`
 	URL  string   `json:"url,omitempty"`
 	Dir  string   `json:"cwd,omitempty"`
-	// Variables and Headers are names, each with the reference that its value comes from; values are not shown.
+	// Variables and Headers are names, each with its value in quotes or the reference that it comes from.
 	Variables []string `json:"variables,omitempty"`
 	Headers   []string `json:"headers,omitempty"`
 	Problem   string   `json:"problem,omitempty"` // why it cannot be started

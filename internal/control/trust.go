@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 
 	"mcpx/internal/api"
 	"mcpx/internal/approval"
@@ -78,25 +79,28 @@ func trustEntry(e session.Entry, t session.Trust) api.TrustEntry {
 		out.State = api.EntryChanged
 	}
 	if s := e.Server; s != nil && s.Stdio != nil {
-		out.Runs, out.Dir, out.Variables = append([]string{s.Stdio.Command}, s.Stdio.Args...), s.Stdio.Cwd, bindingNames(s.Stdio.Env)
+		out.Runs, out.Dir, out.Variables = append([]string{s.Stdio.Command}, s.Stdio.Args...), s.Stdio.Cwd, bindingsText(s.Stdio.Env)
 	} else if s != nil && s.HTTP != nil {
-		out.URL, out.Headers = s.HTTP.URL, bindingNames(s.HTTP.Headers)
+		out.URL, out.Headers = s.HTTP.URL, bindingsText(s.HTTP.Headers)
 	}
 	return out
 }
 
-// bindingNames are the names of variables or headers, each with where its value comes from.
-func bindingNames(all map[string]catalog.Binding) (names []string) {
+// bindingsText are variables or headers, each with its value or where that comes from. A literal decides what runs as much as
+// the command does, as PATH and LD_PRELOAD show; what looks like a secret is a reference here.
+func bindingsText(all map[string]catalog.Binding) (texts []string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch b := all[name]; {
 		case b.Ref != "":
 			name += " from " + b.Ref
 		case b.Template != "":
 			name += " from " + b.Template
+		case !b.Unresolved:
+			name += "=" + strconv.Quote(b.Literal)
 		}
-		names = append(names, name)
+		texts = append(texts, name)
 	}
-	return names
+	return texts
 }
 
 // TrustProject records what a person decides about the repository of a project. Whoever asks must sit at a terminal: no

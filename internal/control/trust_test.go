@@ -25,7 +25,7 @@ func (f fakeRepositories) Repository(_ context.Context, p session.Project) (sess
 func repository(command string) session.Repository {
 	server := catalog.Server{
 		Name: "words", Sharing: catalog.ShareSession, Lifecycle: catalog.Enabled, Review: catalog.ReviewPending,
-		Stdio: &catalog.Stdio{Command: command, Args: []string{"a b", "\x1b[2K"}, Env: map[string]catalog.Binding{"TOKEN": {Ref: "env:TOKEN"}, "MODE": {Literal: "not told"}}},
+		Stdio: &catalog.Stdio{Command: command, Args: []string{"a b", "\x1b[2K"}, Env: map[string]catalog.Binding{"TOKEN": {Ref: "env:TOKEN"}, "PATH": {Literal: "/repo/.bin:\x1b[2K"}, "LATER": {Unresolved: true}}},
 	}
 	far := catalog.Server{Name: "docs", Lifecycle: catalog.Enabled, HTTP: &catalog.HTTP{URL: "https://docs.example/mcp", Headers: map[string]catalog.Binding{"X-Key": {Ref: "env:KEY"}}}}
 	return session.Repository{
@@ -52,13 +52,13 @@ func TestTrust(t *testing.T) {
 		t.Fatalf("%+v, %v", shown, err)
 	}
 	text := shown.Text()
-	for _, want := range []string{`"/bin/words" "a b" "\x1b[2K"`, "TOKEN from env:TOKEN", "MODE", "https://docs.example/mcp", "X-Key from env:KEY", `"./run"`, "skills/deploy"} {
+	for _, want := range []string{`"/bin/words" "a b" "\x1b[2K"`, "TOKEN from env:TOKEN", `PATH="/repo/.bin:\x1b[2K"`, "  LATER\n", "https://docs.example/mcp", "X-Key from env:KEY", `"./run"`, "skills/deploy"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("a person is not shown %s:\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, "not told") || strings.Contains(text, "\x1b") {
-		t.Errorf("a person is shown a value, or what a terminal obeys:\n%s", text)
+	if strings.Contains(text, "\x1b") {
+		t.Errorf("a person is shown what a terminal obeys:\n%s", text)
 	}
 	decide := func(digest string) (api.ProjectTrust, error) {
 		return b.TrustProject(ctx, api.TrustProject{Project: "shop", Digest: digest})

@@ -3,6 +3,8 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"reflect"
 	"slices"
 
 	"mcpx/internal/catalog"
@@ -24,6 +26,9 @@ var (
 
 // maxNamingFile bounds a file that names what to run, in bytes; those of people have a few KB.
 const maxNamingFile = 1 << 20
+
+// maxShownValue bounds a value of a variable or header, in bytes: a person who agrees to it has to see it.
+const maxShownValue = 4 << 10
 
 // Repository is what the repository of a project can name to run, as it is now. Nothing of it is started.
 func (s *Service) Repository(ctx context.Context, p session.Project) (session.Repository, error) {
@@ -138,7 +143,7 @@ func addServers(ctx context.Context, repo *session.Repository, x *target, name s
 		e := session.Entry{Name: catalog.SafeName(one.Name)}
 		if one.Err != nil {
 			e.Problem = fault.From(one.Err).Message
-		} else {
+		} else if e.Problem = unshown(one.Server); e.Problem == "" {
 			e.Server = &one.Server
 		}
 		raw, err := json.Marshal(e)
@@ -148,6 +153,28 @@ func addServers(ctx context.Context, repo *session.Repository, x *target, name s
 		e.Digest = digest(raw)
 		add(e)
 	}
+}
+
+// unshown says what of a definition a person who is asked to agree would not see; "" nothing that decides what runs.
+func unshown(s catalog.Server) string {
+	shown := catalog.Server{
+		Name: s.Name, Title: s.Title, Notes: s.Notes, Sharing: catalog.ShareSession, Lifecycle: s.Lifecycle, Review: s.Review, Source: s.Source, HTTP: s.HTTP,
+	}
+	var values map[string]catalog.Binding
+	if s.Stdio != nil {
+		shown.Stdio, values = &catalog.Stdio{Command: s.Stdio.Command, Args: s.Stdio.Args, Cwd: s.Stdio.Cwd, Env: s.Stdio.Env}, s.Stdio.Env
+	} else if s.HTTP != nil {
+		values = s.HTTP.Headers
+	}
+	if !reflect.DeepEqual(s, shown) {
+		return "it has a field that no person would be shown; of those of an export a repository may use name, title, notes, lifecycle, sharing session, http, and stdio with command, args, cwd and env"
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if len(values[name].Literal) > maxShownValue {
+			return "the value of " + name + " is too long to be shown"
+		}
+	}
+	return ""
 }
 
 // grounds are what a session may start of its own project.

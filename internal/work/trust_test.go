@@ -196,6 +196,30 @@ func TestRepository(t *testing.T) {
 	}
 }
 
+// TestUnshownServers: a definition is not started when a person who is asked to agree would not see all of it.
+func TestUnshownServers(t *testing.T) {
+	d := newDesk(t)
+	root := t.TempDir()
+	d.project(t, "shop", root)
+	exported := `{"format":"mcpx-catalog","version":1,"servers":[{"name":"words","sharing":"session","review":"approved","lifecycle":"enabled","stdio":{"command":"/bin/words"%s}%s}]}`
+	for _, tc := range []struct{ what, document, problem string }{
+		{"an export", fmt.Sprintf(exported, "", ""), ""},
+		{"a child of the daemon", fmt.Sprintf(exported, "", `,"direct":true`), "no person would be shown"},
+		{"a risk", fmt.Sprintf(exported, "", `,"risk":"low"`), "no person would be shown"},
+		{"variables of the caller", fmt.Sprintf(exported, `,"env_pass":["AWS_PROFILE"]`, ""), "no person would be shown"},
+		{"another directory", fmt.Sprintf(exported, `,"cwd_policy":"home"`, ""), "no person would be shown"},
+		{"a variable", `{"mcpServers":{"words":{"command":"/bin/words","env":{"PATH":"/repo/.bin"}}}}`, ""},
+		{"a long one", `{"mcpServers":{"words":{"command":"/bin/words","env":{"PATH":"` + strings.Repeat("/a", maxShownValue) + `"}}}}`, "the value of PATH is too long"},
+	} {
+		file(t, root, ".mcp.json", tc.document)
+		repo, err := d.Repository(t.Context(), d.projectNamed(t, "shop"))
+		e, ok := repo.Entry(session.EntryServer, "words")
+		if err != nil || !ok || (e.Server == nil) != (tc.problem != "") || !strings.Contains(e.Problem, tc.problem) || tc.problem == "" && e.Problem != "" {
+			t.Errorf("%s: %+v, %v", tc.what, e, err)
+		}
+	}
+}
+
 const deploySkill = "---\nname: deploy\ndescription: How the shop is deployed.\n---\nFirst look, then leap.\n"
 
 type shownSkills struct {
