@@ -123,11 +123,16 @@ func addServers(ctx context.Context, repo *session.Repository, x *target, name s
 		return
 	}
 	repo.Files = append(repo.Files, f)
+	// The digest of an entry is over what a person is shown of it, so it comes last.
 	add := func(e session.Entry) {
-		e.Kind, e.File = session.EntryServer, name
-		if _, taken := repo.Entry(e.Kind, e.Name); taken {
+		if _, taken := repo.Entry(session.EntryServer, e.Name); taken {
 			e.Server, e.Problem = nil, "another file names a server "+e.Name
 		}
+		raw, err := json.Marshal(e)
+		if err != nil {
+			panic("work: an entry does not encode: " + err.Error()) // texts and maps of them always do
+		}
+		e.Kind, e.File, e.Digest = session.EntryServer, name, digest(raw)
 		repo.Entries = append(repo.Entries, e)
 	}
 	if data == nil {
@@ -146,11 +151,6 @@ func addServers(ctx context.Context, repo *session.Repository, x *target, name s
 		} else if e.Problem = unshown(one.Server); e.Problem == "" {
 			e.Server = &one.Server
 		}
-		raw, err := json.Marshal(e)
-		if err != nil {
-			panic("work: an entry does not encode: " + err.Error()) // texts and maps of them always do
-		}
-		e.Digest = digest(raw)
 		add(e)
 	}
 }

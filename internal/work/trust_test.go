@@ -37,14 +37,20 @@ func file(t *testing.T, root, name, content string) {
 // agree is the yes of a person to all that the repository of a project names now, as control records it.
 func (d *desk) agree(t *testing.T, name string) session.Repository {
 	t.Helper()
-	p := d.projectNamed(t, name)
-	repo, err := d.Repository(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, repo := d.projectNamed(t, name), d.repository(t, name)
 	if err := d.db.Change(t.Context(), func(tx store.Tx) error {
 		return tx.PutTrust(t.Context(), session.PutTrust{Trust: session.Trust{Project: p.ID, Digest: repo.Digest(), Entries: repo.Entries}})
 	}); err != nil {
+		t.Fatal(err)
+	}
+	return repo
+}
+
+// repository is what the repository of a project names now.
+func (d *desk) repository(t *testing.T, name string) session.Repository {
+	t.Helper()
+	repo, err := d.Repository(t.Context(), d.projectNamed(t, name))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return repo
@@ -141,13 +147,7 @@ func TestRepository(t *testing.T) {
 	d.project(t, "shop", root)
 	outside := t.TempDir()
 	file(t, outside, "secret", "outside")
-	look := func() session.Repository {
-		repo, err := d.Repository(t.Context(), d.projectNamed(t, "shop"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return repo
-	}
+	look := func() session.Repository { return d.repository(t, "shop") }
 	digests := map[string]string{look().Digest(): "empty"}
 	fresh := func(what string) session.Repository {
 		t.Helper()
@@ -212,12 +212,28 @@ func TestUnshownServers(t *testing.T) {
 		{"a long one", `{"mcpServers":{"words":{"command":"/bin/words","env":{"PATH":"` + strings.Repeat("/a", maxShownValue) + `"}}}}`, "the value of PATH is too long"},
 	} {
 		file(t, root, ".mcp.json", tc.document)
-		repo, err := d.Repository(t.Context(), d.projectNamed(t, "shop"))
-		e, ok := repo.Entry(session.EntryServer, "words")
-		if err != nil || !ok || (e.Server == nil) != (tc.problem != "") || !strings.Contains(e.Problem, tc.problem) || tc.problem == "" && e.Problem != "" {
-			t.Errorf("%s: %+v, %v", tc.what, e, err)
+		e, ok := d.repository(t, "shop").Entry(session.EntryServer, "words")
+		if !ok || (e.Server == nil) != (tc.problem != "") || !strings.Contains(e.Problem, tc.problem) || tc.problem == "" && e.Problem != "" {
+			t.Errorf("%s: %+v", tc.what, e)
 		}
 	}
+}
+
+// TestSecondServerOfAName: a yes to an entry that was shown without its command is no yes to that command.
+func TestSecondServerOfAName(t *testing.T) {
+	d, u, rs := library(t)
+	root := d.projectNamed(t, "shop").Path
+	file(t, root, ".mcp.json", fmt.Sprintf(twoServers, "--plain"))
+	file(t, root, "mcp.json", `{"mcpServers":{"words":{"command":"/bin/evil"}}}`)
+	shown := d.agree(t, "shop").Entries
+	file(t, root, ".mcp.json", "{}")
+	e, ok := d.repository(t, "shop").Entry(session.EntryServer, "words")
+	trusted := session.Trust{Entries: shown}
+	if !ok || e.Server == nil || e.File != "mcp.json" || trusted.Covers(e) || !trusted.Knows(e) {
+		t.Errorf("%+v, of %+v", e, shown)
+	}
+	u.tools["shop/words"] = []string{readsOnly}
+	refused(t, d.call(t, "call_tool", `{"remote_session_id":%q,"id":"words/look","operation_id":"call-00001"}`, rs), trustRequired, fault.AfterWait)
 }
 
 const deploySkill = "---\nname: deploy\ndescription: How the shop is deployed.\n---\nFirst look, then leap.\n"
