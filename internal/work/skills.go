@@ -2,6 +2,7 @@ package work
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,11 +143,10 @@ func (s *Service) readSkill(ctx context.Context, x *target, dir string) (skill, 
 	if err := errors.Join(k.readText(text, told, s.cfg.YAML), k.readRun(run, runs, s.cfg.YAML)); err != nil {
 		k.broken = err.Error()
 	}
-	switch {
-	case k.broken != "":
-	case !skillName().MatchString(k.name):
-		k.name, k.broken = path.Base(dir), "its name is none that can be called"
-	case k.about == "":
+	if !skillName().MatchString(k.name) { // also of a broken one: it is listed, and comes before those of the user
+		k.name, k.broken = path.Base(dir), cmp.Or(k.broken, "its name is none that can be called")
+	}
+	if k.broken == "" && k.about == "" {
 		k.broken = "it has no description"
 	}
 	k.about = head([]byte(k.about), maxAbout)

@@ -347,6 +347,26 @@ func TestSkillBounds(t *testing.T) {
 	}
 }
 
+// TestSkillNamedAsAnID: a broken skill of a repository does not take the place of one of the user.
+func TestSkillNamedAsAnID(t *testing.T) {
+	b := newBench(t)
+	home := t.TempDir()
+	b.cfg.Skills = []string{home}
+	file(t, home, "deploy/SKILL.md", deploySkill)
+	file(t, b.root, "skills/a/SKILL.md", "---\nname: global:deploy\ndescription: x\n---\n")
+	file(t, b.root, "skills/a/skill.yaml", "entry: run\n")
+	file(t, b.root, "skills/global:deploy/SKILL.md", "no front matter")
+	for _, k := range b.repository(t, "app").Entries {
+		if k.Name == "global:deploy" && k.File == "skills/a" {
+			t.Errorf("it may call itself so: %+v", k)
+		}
+	}
+	shown := read[skillShown](t, b.call(t, "use_skill", `{"remote_session_id":%q,"name":"global:deploy"}`, b.session))
+	if shown.ID != "global:deploy" || shown.Instructions != "First look, then leap.\n" {
+		t.Errorf("%+v", shown)
+	}
+}
+
 // TestRT136RunsASkill: a person is asked about every run; the program is started by its words and reads its arguments.
 func TestRT136RunsASkill(t *testing.T) {
 	b := newBench(t)

@@ -122,7 +122,10 @@ func (s *Service) skillOf(ctx context.Context, t *turn, in UseSkill, act session
 		return k, err
 	}
 	all := s.allSkills(ctx, g)
-	i := slices.IndexFunc(all, func(k skill) bool { return k.name == in.Name || k.id() == in.Name })
+	i := slices.IndexFunc(all, func(k skill) bool { return k.id() == in.Name })
+	if i < 0 { // an id comes first: the folder of a broken skill may be named like one
+		i = slices.IndexFunc(all, func(k skill) bool { return k.name == in.Name })
+	}
 	if i < 0 {
 		names := make([]string, 0, len(all))
 		for _, k := range all {
