@@ -36,6 +36,7 @@ type outcome struct {
 	status   operation.Outcome // "" is succeeded
 	waiting  *operation.Waiting
 	images   []operation.Image
+	fits     bool            // the data are small enough already, and may hold what is never kept
 	upstream json.RawMessage // in place of data: the result of another server's tool
 }
 
@@ -54,7 +55,8 @@ func (s *Service) answer(ctx context.Context, t *turn, data any, err error) oper
 		return refusal(s.refusalOf(ctx, t, err))
 	}
 	a := operation.Answer{OK: true, Status: operation.OutcomeSucceeded}
-	if o, ok := data.(outcome); ok {
+	o, ok := data.(outcome)
+	if ok {
 		data, a.OK, a.Handle, a.Warnings, a.Next = o.data, !o.bad, o.handle, o.warnings, o.next[:min(len(o.next), maxNext)]
 		a.Status, a.Waiting = cmp.Or(o.status, a.Status), o.waiting
 		a.Images = o.images
@@ -67,7 +69,7 @@ func (s *Service) answer(ctx context.Context, t *turn, data any, err error) oper
 		return refusal(s.crashed(ctx, t.Tool, err, fault.Never))
 	}
 	a.Data = raw
-	if !t.tool.changes(t) && len(raw) > inlineLimit-envelope {
+	if !t.tool.changes(t) && !o.fits && len(raw) > inlineLimit-envelope {
 		err := s.cfg.DB.Change(ctx, func(tx store.Tx) (err error) {
 			a, err = s.fitted(ctx, tx, t, a)
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"mcpx/internal/lazyregexp"
 	"mcpx/internal/operation"
+	"mcpx/internal/store"
 )
 
 // alias is a name that earlier systems had for some of our tools. A call of it is a call of ours, under our name and in our
@@ -207,7 +208,61 @@ func runBatch(ctx context.Context, s *Service, t *turn) (any, error) {
 			return nil, err
 		}
 	}
-	return batchOutcome(t, shown), nil
+	out := batchOutcome(t, shown)
+	if err := s.fitSteps(ctx, t, shown); err != nil {
+		return nil, err
+	}
+	for i, one := range in.Steps {
+		if a := shown[i].Answer; a != nil {
+			*a = s.reveal(ctx, &turn{Call: Call{Tool: one.Tool}, args: one.Args}, *a)
+		}
+	}
+	return out, nil
+}
+
+// leastApart is the size from which data of a step is worth a reference: what takes its place is not much shorter below it.
+const leastApart = 512
+
+// fitSteps makes room in an answer that would be too large. As a whole it is never kept apart: what steps propose, and what
+// is revealed in them afterwards, must be in no record. Data of steps are, the largest first.
+func (s *Service) fitSteps(ctx context.Context, t *turn, shown []stepShown) error {
+	size := func() int {
+		raw, _ := json.Marshal(shown) // texts, and what was read as JSON
+		return len(raw)
+	}
+	if size() <= inlineLimit-envelope {
+		return nil
+	}
+	var answers []*operation.Answer
+	for i := range shown {
+		if a := shown[i].Answer; a != nil {
+			a.Next = nil
+			if a.Spilled != nil {
+				a.Spilled.Head, a.Spilled.Tail = "", ""
+			}
+			answers = append(answers, a)
+		}
+	}
+	payload := func(a *operation.Answer) []byte { return append(slices.Clip(a.Data), a.Upstream...) } // it has one of them
+	slices.SortStableFunc(answers, func(a, b *operation.Answer) int { return len(payload(b)) - len(payload(a)) })
+	left := size()
+	for _, a := range answers {
+		data := payload(a)
+		if left <= inlineLimit-envelope || len(data) < leastApart {
+			break
+		}
+		var kept operation.Kept
+		if err := s.cfg.DB.Change(ctx, func(tx store.Tx) (err error) {
+			kept, err = s.keep(ctx, tx, t, "application/json", data)
+			return err
+		}); err != nil {
+			return err
+		}
+		a.Data, a.Upstream = nil, nil
+		a.Spilled = &operation.Spilled{Ref: kept.Ref, Bytes: len(data), SHA256: kept.SHA256, Media: kept.Media}
+		left -= len(data) - leastApart/2
+	}
+	return nil
 }
 
 // standsBy is what becomes of a step because of those that it depends on; "" it is called.
@@ -246,6 +301,7 @@ func (s *Service) callStep(ctx context.Context, t *turn, id string, one batchSte
 	}
 	call := t.Call
 	call.Tool, call.Args, call.Forms, call.Said = one.Tool, raw, false, nil // the batch asks, for the step that it waits for
+	call.step = true
 	a := s.Do(ctx, call)
 	out.Answer, out.Status = &a, a.Status
 	return nil
@@ -313,7 +369,7 @@ func invalidStep(i int, format string, args ...any) *operation.Refusal {
 
 // batchOutcome says how a batch stands: as the step stands that keeps it from its end.
 func batchOutcome(t *turn, shown []stepShown) outcome {
-	out := outcome{data: map[string]any{"steps": shown}, status: operation.OutcomeSucceeded}
+	out := outcome{data: map[string]any{"steps": shown}, status: operation.OutcomeSucceeded, fits: true}
 	for _, one := range shown {
 		if one.Status == operation.OutcomeWaiting && out.waiting == nil {
 			out.status, out.waiting, out.next = one.Status, one.Answer.Waiting, one.Answer.Next[:1]

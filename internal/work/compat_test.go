@@ -3,6 +3,8 @@
 package work
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"mcpx/internal/approval"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/store"
 )
 
 // TestRT13Aliases: RT-13.
@@ -146,6 +149,71 @@ func TestRT14Batch(t *testing.T) {
 	}
 	if !ids["batch-001.a"] || len(ids) != 3 || len(b.list(t, operation.ListJobs{})) != 3 {
 		t.Errorf("operations %v", ids)
+	}
+}
+
+// keeping is a store that shows what is kept apart.
+type keeping struct {
+	store.DB
+	kept *[]operation.Kept
+}
+
+type keepingTx struct {
+	store.Tx
+	kept *[]operation.Kept
+}
+
+func (k keeping) Change(ctx context.Context, f func(store.Tx) error) error {
+	return k.DB.Change(ctx, func(tx store.Tx) error { return f(keepingTx{tx, k.kept}) })
+}
+
+func (k keepingTx) KeepResult(ctx context.Context, p operation.KeepResult) error {
+	*k.kept = append(*k.kept, p.Result)
+	return k.Tx.KeepResult(ctx, p)
+}
+
+// TestBatchKeepsNoSecret: of an answer that is too large the data of steps are kept apart, each for itself; a token and the
+// arguments of a proposal are in no row.
+func TestBatchKeepsNoSecret(t *testing.T) {
+	b := newBench(t)
+	var kept []operation.Kept
+	b.cfg.DB = keeping{b.db, &kept}
+	file(t, b.root, "large.txt", strings.Repeat("a line of some length\n", 400))
+	list := []string{
+		fmt.Sprintf(`{"id":"token","tool":"session","args":{"action":"handoff","remote_session_id":%q}}`, b.session),
+		fmt.Sprintf(`{"id":"asks","tool":"execute_command","args":{"remote_session_id":%q,"argv":["mkdir","asked"],"stdin_text":"planted-text","env":{"PLANTED":"planted-value"}}}`, b.session),
+	}
+	for i := range maxSteps - len(list) {
+		list = append(list, fmt.Sprintf(`{"id":"read%d","tool":"read_file","args":{"remote_session_id":%q,"path":"large.txt","start_line":%d}}`, i, b.session, i+1))
+	}
+	a := b.call(t, "operation_batch", `{"operation_id":"batch-001","steps":[%s]}`, strings.Join(list, ","))
+	raw, err := json.Marshal(a)
+	if err != nil || a.Spilled != nil || len(raw) > inlineLimit || a.Waiting == nil {
+		t.Fatalf("%d bytes, %+v, %+v, %v", len(raw), a.Spilled, a.Waiting, err)
+	}
+	all := read[steps](t, a).Steps
+	token := read[struct{ Token string }](t, *all[0].Answer).Token
+	if token == "" || len(kept) == 0 {
+		t.Fatalf("no token, or nothing is kept: %s", raw)
+	}
+	rows, err := json.Marshal([]any{b.operations(t), b.events(t, ""), b.list(t, operation.ListJobs{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var apart []byte
+	for _, one := range kept {
+		apart = append(apart, one.Bytes...)
+	}
+	for _, secret := range []string{token, "planted-value"} {
+		if strings.Contains(string(rows)+string(apart), secret) {
+			t.Errorf("%s is in a row", secret)
+		}
+	}
+	if strings.Contains(string(apart), "planted-text") { // the question to the person shows it
+		t.Error("what a command reads is kept apart")
+	}
+	if one := all[2].Answer; one.Spilled == nil || !strings.Contains(b.whole(t, one.Spilled.Ref), "a line of some length") {
+		t.Errorf("what a step read: %+v", one)
 	}
 }
 

@@ -20,7 +20,11 @@ import (
 // operate takes a call with an effect through the ledger (durable-work.md section 9). What goes on after the dispatch does
 // not end with the caller.
 func (s *Service) operate(ctx context.Context, t *turn) operation.Answer {
-	return s.reveal(ctx, t, s.throughLedger(ctx, t))
+	a := s.throughLedger(ctx, t)
+	if t.step {
+		return a
+	}
+	return s.reveal(ctx, t, a)
 }
 
 func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {

@@ -134,6 +134,7 @@ type Call struct {
 	Check func(tool string, args json.RawMessage) error
 	Forms bool  // the client can put a form to its user
 	Said  *Said // what the user said to the form of the answer before; nil: there was none
+	step  bool  // it is one of a batch, which reveals what may be seen on the way to the caller alone
 }
 
 // turn is a call on its way.
