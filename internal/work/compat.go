@@ -291,7 +291,7 @@ func (s *Service) callStep(ctx context.Context, t *turn, id string, one batchSte
 	if args == nil {
 		args = map[string]json.RawMessage{}
 	}
-	if s.changing(one.Tool) {
+	if s.changing(one) {
 		out.Operation = id
 		args[operation.IDField], _ = json.Marshal(id) // a text
 	}
@@ -307,18 +307,13 @@ func (s *Service) callStep(ctx context.Context, t *turn, id string, one batchSte
 	return nil
 }
 
-// changing says whether calls of a tool, or of the tools behind an alias, may be operations.
-func (s *Service) changing(name string) bool {
-	one := s.tools[name]
-	if one.alias == nil {
-		return one.mutates
+// changing says whether a step calls a tool whose calls may be operations. What stands behind an alias is said by the step.
+func (s *Service) changing(one batchStep) bool {
+	called := s.tools[one.Tool]
+	if a := called.alias; a != nil {
+		called = s.tools[a.tools[(&turn{args: one.Args}).text(a.by)]]
 	}
-	for _, target := range one.alias.tools {
-		if s.tools[target].mutates {
-			return true
-		}
-	}
-	return false
+	return called != nil && called.mutates
 }
 
 // orderSteps gives the places of the steps in an order in which each comes after those that it depends on.

@@ -217,6 +217,22 @@ func TestBatchKeepsNoSecret(t *testing.T) {
 	}
 }
 
+// TestBatchOfAliases: a step has an id of the batch when the tool behind its alias has an effect, and its own otherwise.
+func TestBatchOfAliases(t *testing.T) {
+	b := newBench(t)
+	ran := read[startedJob](t, b.call(t, "execute_command", `{"remote_session_id":%q,"operation_id":"run-00001","argv":["true"]}`, b.session))
+	a := b.call(t, "operation_batch", `{"operation_id":"batch-001","steps":[
+		{"id":"status","tool":"operation_manage","args":{"action":"status","operation_id":"run-00001"}},
+		{"id":"attach","tool":"execute","args":{"action":"attach","job_id":%q}},
+		{"id":"run","tool":"execute","args":{"remote_session_id":%q,"argv":["true"]}}]}`, ran.Job, b.session)
+	all := read[steps](t, a).Steps
+	for i, want := range []struct{ operation, data string }{{"", `"id":"run-00001"`}, {"", ran.Job}, {"batch-001.run", "job_"}} {
+		if one := all[i]; one.Operation != want.operation || !one.Answer.OK || !strings.Contains(string(one.Answer.Data), want.data) {
+			t.Errorf("%s: %+v, %+v", one.ID, one, one.Answer)
+		}
+	}
+}
+
 func TestBatchSkipsAndRefuses(t *testing.T) {
 	s := newShop(t)
 	edit := func(path string) string {
