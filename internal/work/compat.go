@@ -362,17 +362,23 @@ func invalidStep(i int, format string, args ...any) *operation.Refusal {
 	return operation.Refuse(operation.ArgumentInvalid, "step %d: %s", i, fmt.Sprintf(format, args...)).With("step", i)
 }
 
-// batchOutcome says how a batch stands: as the step stands that keeps it from its end.
+// batchOutcome says how a batch stands: as the step stands that keeps it from its end. What nobody knows comes first: nothing
+// goes on before somebody has looked.
 func batchOutcome(t *turn, shown []stepShown) outcome {
 	out := outcome{data: map[string]any{"steps": shown}, status: operation.OutcomeSucceeded, fits: true}
 	for _, one := range shown {
-		if one.Status == operation.OutcomeWaiting && out.waiting == nil {
+		switch {
+		case out.status == operation.OutcomeUnclear:
+		case one.Status == operation.OutcomeUnclear:
+			out.status, out.waiting, out.next = one.Status, nil, one.Answer.Next
+			out.warnings = []string{"nobody knows whether step " + one.ID + " was carried out: do not repeat it under another id; look at what is there, then say so"}
+		case one.Status == operation.OutcomeWaiting && out.waiting == nil:
 			out.status, out.waiting, out.next = one.Status, one.Answer.Waiting, one.Answer.Next[:1]
 		}
 	}
 	for _, one := range shown {
 		switch {
-		case out.waiting != nil:
+		case out.waiting != nil || out.status == operation.OutcomeUnclear:
 		case one.unfinished():
 			out.status = operation.OutcomeInProgress
 		case one.failed() && out.status == operation.OutcomeSucceeded:
@@ -380,9 +386,27 @@ func batchOutcome(t *turn, shown []stepShown) outcome {
 		}
 	}
 	out.bad = out.status != operation.OutcomeSucceeded
+	out.passImages(shown)
+	if out.status == operation.OutcomeUnclear {
+		return out
+	}
 	var again map[string]any
 	if unfinished := slices.ContainsFunc(shown, func(s stepShown) bool { return s.unfinished() }); unfinished && len(t.Args) <= edge && json.Unmarshal(t.Args, &again) == nil {
 		out.next = append(slices.Clip(out.next), operation.Next{Tool: t.Tool, Args: again, Why: "the identical call goes on with the steps that are left"})
 	}
 	return out
+}
+
+// passImages takes over the images of the steps, as many as one call that reads them may have.
+func (o *outcome) passImages(shown []stepShown) {
+	for _, one := range shown {
+		if one.Answer == nil {
+			continue
+		}
+		if len(o.images)+len(one.Answer.Images) > maxItems {
+			o.warnings = append(o.warnings, "the images of step "+one.ID+" are not shown: read them in a call of their own")
+			continue
+		}
+		o.images = append(o.images, one.Answer.Images...)
+	}
 }

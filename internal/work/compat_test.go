@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"mcpx/internal/approval"
@@ -230,6 +231,32 @@ func TestBatchOfAliases(t *testing.T) {
 		if one := all[i]; one.Operation != want.operation || !one.Answer.OK || !strings.Contains(string(one.Answer.Data), want.data) {
 			t.Errorf("%s: %+v, %+v", one.ID, one, one.Answer)
 		}
+	}
+}
+
+// TestBatchUnknown: a step of which nobody knows how it ended is told as that, with what resolves it; images are passed on.
+func TestBatchUnknown(t *testing.T) {
+	picture := operation.Image{Media: "image/png", Data: []byte("png")}
+	unclear := operation.Unclear(operation.Operation{Name: operation.Name{ID: "batch-001.lost"}})
+	d := newDesk(t, probing(&probe{ran: new(atomic.Int64), fails: unclear}), tool{
+		Tool: Tool{Name: "look"}, read: func(context.Context, *Service, *turn) (any, error) {
+			return outcome{images: []operation.Image{picture}}, nil
+		},
+	})
+	for range 2 {
+		a := d.call(t, "operation_batch", `{"operation_id":"batch-001","steps":[{"id":"seen","tool":"look"},{"id":"lost","tool":"probe"},{"id":"after","tool":"probe","depends_on":["lost"]}]}`)
+		if st := read[steps](t, a).statuses(); a.OK || a.Status != operation.OutcomeUnclear || !slices.Equal(st, []string{"seen succeeded", "lost unknown", "after skipped"}) {
+			t.Errorf("%s: %v", a.Status, st)
+		}
+		if len(a.Next) != 1 || a.Next[0].Tool != "resolve_operation" || a.Next[0].Args["target"] != "batch-001.lost" || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "lost") {
+			t.Errorf("it proposes %+v, and warns %v", a.Next, a.Warnings)
+		}
+		if len(a.Images) != 1 || string(a.Images[0].Data) != "png" {
+			t.Errorf("images %v", a.Images)
+		}
+	}
+	if a := d.call(t, "resolve_operation", `{"operation_id":"batch-001.lost.resolve","target":"batch-001.lost","verdict":"done"}`); !a.OK {
+		t.Fatal(a.Refusal)
 	}
 }
 
