@@ -3,6 +3,8 @@
 package shim
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -71,7 +74,7 @@ type spec struct {
 	File      string            `json:"file"`
 	Argv      []string          `json:"argv"`
 	Dir       string            `json:"dir"`
-	Env       map[string]string `json:"env"` // name: first 16 hex digits of the SHA-256 of the value
+	Env       map[string]string `json:"env"` // name: digest of the value
 	Socket    string            `json:"socket"`
 	Ladder    process.Ladder    `json:"ladder"`
 	OrphanTTL time.Duration     `json:"orphan_ttl"` // zero or negative: never
@@ -118,10 +121,18 @@ type ready struct {
 	Socket string           `json:"socket"`
 }
 
-// digest is what a record may hold of a secret value: enough to see a change.
+// digestKey is kept nowhere: whoever reads a record does not find a short value by trying.
+var digestKey = sync.OnceValue(func() []byte {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails
+	return key
+})
+
+// digest is what a record may hold of a secret value: enough to see that two of one daemon differ.
 func digest(value string) string {
-	sum := sha256.Sum256([]byte(value))
-	return hex.EncodeToString(sum[:8])
+	sum := hmac.New(sha256.New, digestKey())
+	_, _ = sum.Write([]byte(value)) // never fails
+	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // makePrivate makes a directory 0700 and refuses a link, or one that belongs to somebody else.
