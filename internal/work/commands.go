@@ -86,6 +86,7 @@ type command struct {
 	ruling Ruling
 	job    operation.Job
 	text   string // for standard input
+	skill  *skill // whose program it is; nil: none
 	// release gives the lease of its workspace back: from then on the job itself keeps the workspace as it is.
 	release func()
 }
@@ -231,7 +232,7 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 	if c.ruling.Decision == policy.Deny {
 		return command{}, s.forbid(ctx, t, x, c)
 	}
-	if err := s.ready(ctx, secrets, in.Env); err != nil {
+	if err := s.ready(ctx, secrets, j.Command.Env); err != nil {
 		return command{}, err
 	}
 	j.Frozen, j.Contained = c.ruling.Frozen.Digest(), c.ruling.Sandbox.Contained()

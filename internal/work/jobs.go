@@ -199,14 +199,9 @@ func (q *jobs) follow(ctx context.Context, l *live, e operation.JobEvidence, err
 func (q *jobs) launch(ctx context.Context, l *live) (operation.JobEvidence, error) {
 	c := l.command
 	if l.get().Queued {
-		r, err := q.s.cfg.Gate.Judge(ctx, c.Command)
-		if err == nil && (r.Decision == policy.Deny || r.Frozen.Digest() != c.job.Frozen) {
-			err = errors.New("while it waited, what was decided about has changed")
+		if reason, err := q.again(ctx, &c); err != nil {
+			return q.notRun(ctx, l.get().JobRef, reason, err)
 		}
-		if err != nil {
-			return q.notRun(ctx, l.get().JobRef, operation.NotAllowed, err)
-		}
-		c.ruling = r
 	}
 	values, err := q.lend(ctx, l, &c.Command)
 	if err != nil {
@@ -220,6 +215,35 @@ func (q *jobs) launch(ctx context.Context, l *live) (operation.JobEvidence, erro
 		JobRef: l.get().JobRef, File: launch.File, Argv: launch.Argv, Env: launch.Env, Dir: c.Dir, Stdin: c.job.Command.Stdin, Text: c.text,
 		Timeout: c.job.Command.Timeout, Secrets: values,
 	})
+}
+
+// again decides about a command that waited, by what its skill, the grants of its secrets and the rules are now.
+func (q *jobs) again(ctx context.Context, c *command) (reason string, err error) {
+	if c.skill != nil {
+		if err := q.s.unchanged(ctx, c.job.Project, *c.skill); err != nil {
+			return operation.NotAllowed, err
+		}
+	}
+	if len(c.Secrets) > 0 {
+		x, err := q.s.ofProject(ctx, c.job.Project)
+		if err != nil {
+			return operation.NotAllowed, err
+		}
+		defer x.close()
+		secrets, err := q.s.granted(ctx, x.Project, c.Secrets)
+		if err == nil {
+			err = q.s.ready(ctx, secrets, c.Env)
+		}
+		if err != nil {
+			return operation.NoSecret, err
+		}
+		c.Receivers = receivers(secrets)
+	}
+	c.ruling, err = q.s.cfg.Gate.Judge(ctx, c.Command)
+	if err == nil && (c.ruling.Decision == policy.Deny || c.ruling.Frozen.Digest() != c.job.Frozen) {
+		err = errors.New("while it waited, what was decided about has changed")
+	}
+	return operation.NotAllowed, err
 }
 
 // settle decides about a start that failed: what a supervisor that lives has to say is waited for, and what was not started

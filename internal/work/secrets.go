@@ -113,12 +113,13 @@ func receivers(all []catalog.Credential) map[string][]string {
 	return programs
 }
 
-// ready refuses a command whose secrets have no values, or no place of their own, before anybody is asked about it.
-func (s *Service) ready(ctx context.Context, all []catalog.Credential, taken map[string]string) error {
+// ready refuses a command whose secrets have no values, or no place of their own, before anybody is asked about it. The call
+// sets the variables that are taken.
+func (s *Service) ready(ctx context.Context, all []catalog.Credential, taken []string) error {
 	by := map[string]string{}
 	for _, c := range all {
 		variable := c.Commands.Variable
-		if _, both := taken[variable]; both || by[variable] != "" {
+		if slices.Contains(taken, variable) || by[variable] != "" {
 			return operation.Refuse(operation.ArgumentInvalid, "the secret %s comes in the variable %s, which the call sets otherwise, too", c.Name, variable)
 		}
 		by[variable] = c.Name

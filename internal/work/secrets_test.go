@@ -3,6 +3,7 @@
 package work
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -20,6 +21,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/policy"
 )
 
 // canary is a value with characters that every encoding changes.
@@ -205,6 +207,48 @@ func TestSecretOfQueuedCommand(t *testing.T) {
 	b.nowhere(t, "another-value")
 	if !slices.ContainsFunc(b.events(t, "secret.used"), func(e event.Event) bool { return e.Refs["job"] == third }) {
 		t.Error("the third was not told of")
+	}
+}
+
+// forGate forbids what has a secret that is for certain programs.
+type forGate struct{ openGate }
+
+func (forGate) Judge(ctx context.Context, c Command) (Ruling, error) {
+	r, err := openGate{}.Judge(ctx, c)
+	if len(c.Receivers) > 0 {
+		r.Decision = policy.Deny
+	}
+	return r, err
+}
+
+// TestGrantOfQueuedCommand: for one that waits the grant counts as it is when its turn comes: its variable, and its programs.
+func TestGrantOfQueuedCommand(t *testing.T) {
+	b, p := treasury(t)
+	b.jobs = 1
+	b.restart(t)
+	b.lend(p)
+	b.cfg.Gate = forGate{}
+	grant := catalog.Grant{Projects: []string{"proj_app"}, Variable: "OTHER_KEY"}
+	b.grant(t, catalog.Credential{Name: "other", Commands: grant})
+	p.values["other"] = "value-other"
+	first := read[startedJob](t, b.run(t, "start_command", `"shell":"until [ -e go ]; do sleep 0.01; done"`)).Job
+	variable := read[startedJob](t, b.run(t, "start_command", `"argv":["touch","ran"],"secrets":["deploy-key"],"env":{"MINE":"x"}`)).Job
+	program := read[startedJob](t, b.run(t, "start_command", `"argv":["touch","ran"],"secrets":["other"]`)).Job
+	b.grant(t, catalog.Credential{Name: "deploy-key", Commands: catalog.Grant{Projects: []string{"proj_app"}, Variable: "MINE"}})
+	grant.Programs = []string{"gh"}
+	b.grant(t, catalog.Credential{Name: "other", Commands: grant})
+	file(t, b.root, "go", "")
+	b.until(t, first, "the first", gone)
+	for job, reason := range map[string]string{variable: operation.NoSecret, program: operation.NotAllowed} {
+		b.until(t, job, "its end", gone)
+		all := b.list(t, operation.ListJobs{})
+		one := all[slices.IndexFunc(all, func(j operation.Job) bool { return j.ID == job })]
+		if one.State != operation.JobFailed || one.Reason != reason {
+			t.Errorf("%+v, want %s", one, reason)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(b.root, "ran")); err == nil {
+		t.Error("one was started")
 	}
 }
 

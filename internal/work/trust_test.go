@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -432,4 +433,38 @@ permissions: {network: false}
 	file(t, b.root, "skills/greet/data.txt", "other data")
 	b.agree(t, "app")
 	refused(t, b.call(t, "use_skill", "%s", run("greet-0002", `{"who":"Bob"}`)), "APPROVAL_REVOKED", fault.NewID)
+}
+
+// TestQueuedSkill: a run that waits after the yes of a person is not started when its skill is another one by then, or when
+// nobody trusts it any more.
+func TestQueuedSkill(t *testing.T) {
+	b := newBench(t)
+	b.jobs = 1
+	b.restart(t)
+	for _, name := range []string{"same", "changed", "mistrusted"} {
+		file(t, b.root, "skills/"+name+"/skill.yaml", "name: "+name+"\ndescription: x\nentry: [./run.sh]\n")
+		file(t, b.root, "skills/"+name+"/run.sh", "#!/bin/sh\ntouch ran-"+name)
+	}
+	b.agree(t, "app")
+	first := read[startedJob](t, b.run(t, "start_command", `"shell":"until [ -e go ]; do sleep 0.01; done"`)).Job
+	queued := map[string]string{}
+	for _, name := range []string{"same", "changed", "mistrusted"} {
+		run := fmt.Sprintf(`{"remote_session_id":%q,"name":%q,"action":"run","operation_id":"run-%s"}`, b.session, name, name)
+		b.decide(t, b.waits(t, "use_skill", run), true)
+		queued[name] = read[startedJob](t, b.call(t, "use_skill", "%s", run)).Job
+	}
+	file(t, b.root, "skills/changed/run.sh", "#!/bin/sh\ntouch ran-changed; touch ran-more")
+	b.agree(t, "app")
+	file(t, b.root, "skills/mistrusted/more", "x")
+	file(t, b.root, "go", "")
+	b.until(t, first, "the first", gone)
+	for name, job := range queued {
+		b.until(t, job, "the run of "+name, gone)
+		_, err := os.Stat(filepath.Join(b.root, "ran-"+name))
+		j := b.list(t, operation.ListJobs{})
+		one := j[slices.IndexFunc(j, func(j operation.Job) bool { return j.ID == job })]
+		if failed := one.State == operation.JobFailed && one.Reason == operation.NotAllowed; failed != (name != "same") || (err == nil) != (name == "same") {
+			t.Errorf("%s: %+v, %v", name, one, err)
+		}
+	}
 }

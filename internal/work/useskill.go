@@ -148,6 +148,28 @@ func (k skill) is(revision string) error {
 	return operation.Refuse(skillChanged, "the skill %s is not as it was shown", k.name).With("revision", k.revision())
 }
 
+// unchanged refuses a skill that is not, or may not be used, as it was when a person was asked about its run.
+func (s *Service) unchanged(ctx context.Context, project string, k skill) error {
+	x, err := s.ofProject(ctx, project)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	g, err := s.groundsOf(ctx, session.Admission{Project: x.Project})
+	if err != nil {
+		return err
+	}
+	all := s.allSkills(ctx, g)
+	i := slices.IndexFunc(all, func(now skill) bool { return now.id() == k.id() && now.dir() == k.dir() })
+	if i < 0 {
+		return operation.Refuse(skillUnknown, "the skill %s is not there any more", k.name)
+	}
+	if _, err := g.skillStanding(all[i]); err != nil {
+		return err
+	}
+	return all[i].is(k.revision())
+}
+
 // skillShown is the answer of a read.
 type skillShown struct {
 	ID           string          `json:"id"`
@@ -274,7 +296,7 @@ func beginSkill(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Readable = []string{k.dir()}
+	c.Readable, c.skill = []string{k.dir()}, &k
 	return usedSkill{&run{s: s, t: t, command: c}, k}, nil
 }
 
