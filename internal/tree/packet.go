@@ -149,7 +149,7 @@ func (a *Area) SetAside(p Packet, trash bool) (Packet, error) {
 	if trash {
 		where = trashDir
 	}
-	from, err := enter(a.dir, packetsDir)
+	from, err := enter(a.dir, filepath.Base(filepath.Dir(p.Dir))) // its workspaces, or its quarantine
 	if err != nil {
 		return p, reading(err, p.Dir)
 	}
@@ -223,22 +223,39 @@ func (p Packet) Snapshot(ctx context.Context, to Packet) (Manifest, error) {
 		return Manifest{}, err
 	}
 	defer root.Close()
-	scratch := to.Dir + ".blobs" // nothing is copied twice
-	if _, err := root.CopyTo(ctx, to.Dir, scratch, CopyOptions{Git: true}); err != nil {
-		return Manifest{}, err
-	}
-	if err := os.Remove(scratch); err != nil {
+	scratch := to.Dir + ".blobs"                  // nothing is copied twice
+	if err := os.RemoveAll(scratch); err != nil { // of an attempt that was cut off
 		return Manifest{}, writing(err, scratch)
+	}
+	_, err = root.CopyTo(ctx, to.Dir, scratch, CopyOptions{Git: true})
+	if err := errors.Join(err, writing(os.RemoveAll(scratch), scratch)); err != nil {
+		return Manifest{}, err
 	}
 	kept, err := to.Survey(ctx)
 	if err != nil {
 		return Manifest{}, err
 	}
 	was, err := p.Survey(ctx)
-	if err == nil && kept.Digest() != was.Digest() {
+	if err == nil && kept.kept().Digest() != was.kept().Digest() {
 		err = refuse(Moved, "the workspace changes while it is copied")
 	}
 	return kept, err
+}
+
+// kept is what a copy keeps of a manifest: no pipes, sockets and devices, and of the permissions whether the owner may execute
+// a file.
+func (m Manifest) kept() Manifest {
+	var k Manifest
+	for _, i := range m.Items {
+		if i.Kind == Other {
+			continue
+		}
+		if i.Mode &= 0o100; i.Kind != File {
+			i.Mode = 0
+		}
+		k.Items = append(k.Items, i)
+	}
+	return k
 }
 
 // Survey is the manifest of the working copy with all that is in it.

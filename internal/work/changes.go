@@ -28,9 +28,11 @@ func changes(w workspace.Workspace, base, now tree.Manifest) ([]change, error) {
 	was := byPath(base)
 	var all []change
 	add := func(path string, b, p tree.Item) {
-		if entryOf(b) != entryOf(p) {
-			all = append(all, change{path, b, p, workspace.Inside(path, w.Mutable) && !excluded(excludes, path)})
+		if entryOf(b) == entryOf(p) {
+			return
 		}
+		inside := workspace.Inside(path, w.Mutable) || b.Kind == tree.Absent && p.Kind == tree.Directory && above(path, w.Mutable)
+		all = append(all, change{path, b, p, inside && !excluded(excludes, path)})
 	}
 	for _, i := range now.Items {
 		path := string(i.Path)
@@ -46,6 +48,11 @@ func changes(w workspace.Workspace, base, now tree.Manifest) ([]change, error) {
 	}
 	slices.SortFunc(all, func(a, b change) int { return walkOrder(a.path, b.path) })
 	return all, nil
+}
+
+// above says whether a directory leads to one of the scopes: it may be new with what is in it.
+func above(dir string, scopes []workspace.Scope) bool {
+	return slices.ContainsFunc(scopes, func(s workspace.Scope) bool { return workspace.Below(s.Path, dir) })
 }
 
 // excluded says whether a path, or a directory that it is in, fits a glob.

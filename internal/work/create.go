@@ -242,7 +242,7 @@ func claim(ctx context.Context, r store.Reader, w workspace.Workspace) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(other workspace.Workspace) bool { return other.ID == w.ID })
-	if holder, theirs, ours, held := workspace.Holder(all, w.Mutable, w.Overlap); held {
+	if holder, theirs, ours, held := workspace.Holder(all, w.Project, w.Mutable, w.Overlap); held {
 		return workspace.Held(holder, theirs, ours)
 	}
 	return nil
@@ -316,6 +316,8 @@ func (c *creation) skip(ctx context.Context) func(tree.Seen) string {
 	wanted := append(slices.Clone(c.in.Read), scopePaths(c.w)...)
 	return func(e tree.Seen) string {
 		switch {
+		case e.Path == conflictsDir: // of another tool, or of a workspace; in the copy it is that of ours
+			return notRead
 		case c.exclude.Fit(e.Path):
 			return "excluded"
 		case len(c.in.Read) > 0 && !slices.ContainsFunc(wanted, func(w string) bool {

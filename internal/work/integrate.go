@@ -1,6 +1,7 @@
 package work
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -226,13 +227,18 @@ func (g *integration) decide(ctx context.Context, c change, base map[string]tree
 			}
 		}
 	}
+	switch one.decision.Action {
+	case workspace.Merge, workspace.Mix, workspace.Clash: // what the caller made of both sides comes before what we would
+		g.resolve(&one)
+	case workspace.Keep, workspace.Take:
+	}
 	if one.decision.Action == workspace.Merge {
 		if err := g.merge(ctx, &one); err != nil {
 			return one, err
 		}
-	}
-	if one.decision.Action == workspace.Clash {
-		g.resolve(&one)
+		if one.decision.Action == workspace.Clash {
+			g.resolve(&one)
+		}
 	}
 	if one.decision.Action == workspace.Take && (now.Kind == workspace.Directory) != (p.Kind == workspace.Directory) && now.Kind != workspace.Absent && p.Kind != workspace.Absent {
 		one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictType} // a directory is not exchanged for a file
@@ -316,6 +322,11 @@ func (g *integration) merge(ctx context.Context, one *pathPlan) error {
 	m := text.Merge(sides[0], sides[1], sides[2])
 	structured := slices.Contains(lockFiles, path.Base(one.path)) || slices.ContainsFunc(unmerged, func(end string) bool { return strings.HasSuffix(one.path, end) })
 	switch {
+	case m.Outcome == text.Clean && bytes.Equal(m.After.Raw(), sides[1].Raw()): // the project has the change, and more
+		exec := one.decision.Exec
+		if one.decision = (workspace.Decision{Action: workspace.Keep, Same: true}); exec != entryOf(one.current).Exec {
+			one.decision = workspace.Decision{Action: workspace.Mix, Exec: exec}
+		}
 	case m.Outcome == text.Clean && !structured:
 		one.merged = m.After
 	case m.Outcome == text.Clean:

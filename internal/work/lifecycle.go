@@ -201,6 +201,8 @@ type resumption struct {
 	p       packet
 	release func()
 	area    *tree.Area
+	restore bool // from its snapshot
+	made    bool // the directory is our copy of that
 	was     resumeEvidence
 }
 
@@ -268,6 +270,7 @@ func (r *resumption) plan() error {
 	case w.State == workspace.Quarantined && there && w.Base.Rev > 0:
 		r.was.Aside = w.Dir
 	case w.Snapshot != "" && (w.State == workspace.Retired || !there):
+		r.restore = true
 		if w.State == workspace.Retired { // that one stays retired: another one goes on with its work
 			w.ID, w.Rev, w.History, w.By = r.s.cfg.IDs.New(id.Workspace), 0, nil, r.t.op.Name
 			w.Created = r.s.cfg.Now()
@@ -290,16 +293,42 @@ func (r *resumption) stage(ctx context.Context) (any, error) {
 	}
 	w := &r.was.Workspace
 	from := r.p.dir
-	if r.p.State == workspace.Retired || w.State != workspace.Suspended && r.was.Aside == "" {
+	if r.restore {
 		from = r.area.Snapshot(w.Snapshot)
-		to := r.area.Packet(w.ID)
-		if _, err := from.Snapshot(ctx, to); err != nil {
-			return nil, copying(err)
+		if _, err := from.Read(r.p.Base.Rev); err != nil { // what is kept of it cannot be compared with its BASE
+			return nil, problem(err)
 		}
-		w.Dir = to.Dir
+		if w.Dir, err = r.copied(ctx, from); err != nil {
+			return nil, err
+		}
 	}
 	r.was.Moved, err = r.moved(ctx, from)
 	return r.was, err
+}
+
+// copied makes the directory of the workspace from its snapshot: as a whole or not at all.
+func (r *resumption) copied(ctx context.Context, from tree.Packet) (dir string, err error) {
+	w := r.was.Workspace
+	draft, to := r.area.Snapshot(".draft-"+w.ID), r.area.Packet(w.ID)
+	if err := draft.Clear(); err != nil { // of an attempt that was cut off
+		return "", problem(err)
+	}
+	if _, err := from.Snapshot(ctx, draft); err != nil {
+		r.s.cleared(ctx, draft.Clear())
+		return "", copying(err)
+	}
+	if there, err := to.Exists(); there || err != nil {
+		r.s.cleared(ctx, draft.Clear())
+		if err != nil {
+			return "", problem(err)
+		}
+		return "", operation.Refuse(operation.Exists, "the directory of the workspace is there again").With("path", to.Dir)
+	}
+	if err := draft.Become(to); err != nil {
+		return "", problem(err)
+	}
+	r.made = true
+	return to.Dir, nil
 }
 
 // areaAbove is the area of the project of a packet that was set aside.
@@ -365,7 +394,7 @@ func current(ctx context.Context, x *target, w workspace.Workspace) (tree.Manife
 }
 
 func (r *resumption) drop() {
-	if r.was.Workspace.Dir != r.p.Dir && r.was.Workspace.Dir != "" {
+	if r.made {
 		r.s.cleared(context.Background(), tree.Packet{Dir: r.was.Workspace.Dir}.Clear()) // our copy of a snapshot
 	}
 }

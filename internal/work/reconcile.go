@@ -183,6 +183,12 @@ func (s *Service) unfinishedOf(ctx context.Context, r store.Reader, t *turn, in 
 	}
 	last, err := r.Integrations(ctx, workspace.ListIntegrations{Project: project, Limit: 5})
 	for _, i := range last {
+		if project == "" { // nobody has said that the caller may look at the project of this one
+			w, err := r.WorkspaceByID(ctx, workspace.ByID{ID: i.Workspace})
+			if err != nil || w.Principal != t.Principal {
+				continue
+			}
+		}
 		out.Integrations = append(out.Integrations, briefIntegration{i.ID, i.Workspace, i.Changed, i.Message, i.At})
 	}
 	return err

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 
 	"mcpx/internal/event"
@@ -82,7 +83,16 @@ func (r *retirement) look(ctx context.Context, refuses bool) error {
 		if r.x, err = r.s.copy(r.p); err != nil {
 			return err
 		}
-		_, all, err := r.s.diffOf(ctx, r.p, r.x)
+		base, err := r.p.base()
+		if err != nil {
+			return err
+		}
+		// With a repository of its own in it: commits that are nowhere else.
+		now, err := r.x.root.Survey(ctx, tree.SurveyOptions{Git: true, Skip: func(v tree.Visit) bool { return v.Path == conflictsDir }})
+		if err != nil {
+			return problem(err)
+		}
+		all, err := changes(r.p.Workspace, base, now)
 		if err != nil {
 			return err
 		}
@@ -126,7 +136,7 @@ func (s *Service) preserve(ctx context.Context, p packet) (string, error) {
 	if err != nil {
 		return "", copying(err)
 	}
-	name := "snap_" + digest([]byte(p.ID + "\n" + m.Digest()))[:24]
+	name := "snap_" + digest(fmt.Appendf(nil, "%s\n%d\n%s", p.ID, p.Base.Rev, m.Digest()))[:24] // with the BASE that it is compared with
 	return name, problem(draft.Become(area.Snapshot(name)))
 }
 

@@ -162,16 +162,17 @@ func (w Workspace) In(states ...State) error {
 	return r
 }
 
-// Holder finds who holds something of a scope that is to be claimed. Workspaces that all allow overlap are not in each
-// other's way.
-func Holder(all []Workspace, claimed []Scope, o Overlap) (holder Workspace, theirs, ours Scope, held bool) {
+// Holder finds who holds something of a scope that is to be claimed in a project. Workspaces that all allow overlap are not
+// in each other's way. A directory that was made anew since it was claimed is another one, under a name that is held.
+func Holder(all []Workspace, project string, claimed []Scope, o Overlap) (holder Workspace, theirs, ours Scope, held bool) {
 	for _, w := range all {
 		if w.Overlap == AllowOverlap && o == AllowOverlap {
 			continue
 		}
 		for _, a := range w.Mutable {
 			for _, b := range claimed {
-				if Overlaps(a, b) {
+				named := w.Project == project && (Below(a.Path, b.Path) || Below(b.Path, a.Path))
+				if named || Overlaps(a, b) {
 					return w, a, b, true
 				}
 			}

@@ -1,0 +1,118 @@
+package work
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"mcpx/internal/fault"
+	"mcpx/internal/workspace"
+)
+
+// TestIntegrateEdges: what is in the project stays when nothing was done about it, and what a caller made of a conflict is taken.
+func TestIntegrateEdges(t *testing.T) {
+	t.Run("a directory of the project with the name of our bundles", func(t *testing.T) {
+		s := newShop(t)
+		s.save(t, ".conflicts/note", "the user's\n")
+		handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+		w.write(t, "README.md", "mine\n")
+		got := read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle))
+		if len(got.Applied) != 1 || s.file(t, ".conflicts/note") != "the user's\n" {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("resolved to what was there before both", func(t *testing.T) {
+		s := newShop(t)
+		handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+		w.write(t, "README.md", "one\n2\nthree\n")
+		s.save(t, "README.md", "one\nzwei\nthree\n")
+		a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
+		refused(t, a, workspace.Conflicts, fault.AfterFix)
+		seen := a.Refusal.Details["conflicts"].([]conflictShown)[0].Current
+		w.write(t, "README.md", "one\ntwo\nthree\nfour\n")
+		read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"README.md":%q}`, handle, seen))
+		if got := s.file(t, "README.md"); got != "one\ntwo\nthree\nfour\n" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("the project has the change, and another one", func(t *testing.T) {
+		s := newShop(t)
+		s.save(t, "README.md", "1\n2\n3\n4\n5\n6\n7\n")
+		handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+		w.write(t, "README.md", "one\n2\n3\n4\n5\n6\n7\n")
+		w.write(t, "docs/new.md", "new\n")
+		s.save(t, "README.md", "one\n2\n3\n4\n5\n6\nseven\n")
+		a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
+		if !a.OK || s.file(t, "README.md") != "one\n2\n3\n4\n5\n6\nseven\n" || s.file(t, "docs/new.md") != "new\n" {
+			t.Errorf("%+v %v", a, a.Refusal)
+		}
+	})
+	t.Run("a scope in directories that are new", func(t *testing.T) {
+		s := newShop(t)
+		handle, w := s.workspaceOf(t, "create-01", `"mutable":["deep/new/x.md"]`)
+		w.write(t, "deep/new/x.md", "x\n")
+		a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
+		if !a.OK || s.file(t, "deep/new/x.md") != "x\n" {
+			t.Errorf("%+v %v", a, a.Refusal)
+		}
+	})
+}
+
+// TestClaimByName: I7. A directory that was made anew is claimed under its name.
+func TestClaimByName(t *testing.T) {
+	s := newShop(t)
+	s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	if err := os.Rename(filepath.Join(s.root, "docs"), filepath.Join(s.root, "old")); err != nil {
+		t.Fatal(err)
+	}
+	s.save(t, "docs/guide.md", "anew\n")
+	refused(t, s.do(t, "create_agent_workspace", `"purpose":"too","mutable":["docs"],"operation_id":"create-02"`), workspace.ScopeOverlap, fault.AfterWait)
+}
+
+// TestRetireEdges: I11. Files that cannot be written to and commits that are nowhere else are kept, after an attempt that was cut
+// off, too; and what is kept comes back.
+func TestRetireEdges(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+	w.write(t, ".git/objects/ab", "a commit\n")
+	if err := os.Chmod(filepath.Join(w.Path, ".git/objects/ab"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(s.state, "snapshots", ".draft-"+w.ID+".blobs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	gone := read[retired](t, s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-01"`, handle))
+	if gone.Why != "preserved" {
+		t.Fatalf("%+v", gone)
+	}
+	back := read[openedWorkspace](t, s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-01"`, gone.Preserved))
+	if got, err := os.ReadFile(filepath.Join(back.Path, ".git/objects/ab")); err != nil || string(got) != "a commit\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	// Its directory is lost: the snapshot is there as a whole, and comes back as a whole.
+	if err := os.RemoveAll(filepath.Dir(back.Path)); err != nil {
+		t.Fatal(err)
+	}
+	again := read[openedWorkspace](t, s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-02"`, back.ID))
+	if got, err := os.ReadFile(filepath.Join(again.Path, "README.md")); err != nil || string(got) != "one\ntwo\nthree\n" || again.ID != back.ID {
+		t.Errorf("%+v: %q, %v", again, got, err)
+	}
+}
+
+// TestReconcileOfOthers: nobody is told what others brought into projects that he does not name.
+func TestReconcileOfOthers(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+	w.write(t, "README.md", "mine\n")
+	read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"message":"of-the-owner","operation_id":"integrate-1"`, handle))
+	for who, want := range map[string]int{"owner": 1, "somebody": 0} {
+		a := s.Do(t.Context(), Call{Tool: "reconcile_project_state", Args: []byte(`{}`), Principal: who})
+		got := read[struct {
+			Integrations []briefIntegration `json:"recent_integrations"`
+		}](t, a)
+		if len(got.Integrations) != want {
+			t.Errorf("%s: %s", who, fmt.Sprint(got.Integrations))
+		}
+	}
+}
