@@ -387,7 +387,7 @@ func TestTable(t *testing.T) {
 		"project.list": "Projects", "project.show": "Project", "project.add": "AddProject", "project.remove": "RemoveProject", "project.rebind": "RebindProject", "trust.show": "ProjectTrust", "trust.decide": "TrustProject", "project.grant": "GrantProject",
 		"session.list": "RemoteSessions", "session.show": "RemoteSession", "session.grant": "GrantSession", "session.handoff": "HandOver", "session.close": "CloseSession",
 		"operation.list": "Operations", "operation.show": "Operation", "operation.resolve": "ResolveOperation",
-		"job.list": "Jobs", "job.show": "Job",
+		"job.list": "Jobs", "job.show": "Job", "job.logs": "JobLogs",
 		"token.list": "Tokens", "token.issue": "IssueToken", "token.rotate": "RotateToken", "token.revoke": "RevokeToken", "agent.check": "CheckAgents", "agent.capabilities": "AuthCapabilities", "agent.control": "InstallControl", "agent.mount": "MountServer",
 		"service.install": "InstallService", "profile.list": "Profiles", "profile.show": "Profile", "profile.set": "SetProfile",
 		"hub.status": "HubStatus", "hub.plans": "HubPlans", "hub.plan": "HubPlan", "hub.entry": "HubEntry", "hub.runtime": "HubRuntime",
