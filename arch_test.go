@@ -20,7 +20,7 @@ import (
 // layers is the table of docs: a package imports only packages with a smaller number. Packages appear in the tree as
 // they get content; one that is not listed here fails TestArchitecture, so that its place is decided, not found.
 var layers = map[string]int{
-	"internal/fault": 0, "internal/id": 0, "internal/key": 0, "internal/crash": 0, "internal/lazyregexp": 0,
+	"internal/fault": 0, "internal/id": 0, "internal/key": 0, "internal/crash": 0, "internal/lazyregexp": 0, "internal/page": 0, // docs/decisions/0036
 	"internal/rpc": 1, "internal/auth": 1, "internal/event": 1, "internal/text": 1, "internal/ignore": 1,
 	"internal/catalog": 2, "internal/operation": 2, "internal/policy": 2, "internal/approval": 2,
 	"internal/era": 3, "internal/supervise": 3, "internal/converge": 3, "internal/workspace": 3,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mcpx/internal/event"
+	"mcpx/internal/page"
 )
 
 // State of an approval. The final ones never change.
@@ -127,16 +128,10 @@ type PutApproval struct{ Approval Approval }
 
 // All reads every approval that fits, page by page.
 func All(ctx context.Context, r Reader, list ListApprovals) ([]Approval, error) {
-	var all []Approval
-	for {
-		page, err := r.Approvals(ctx, list)
-		if err != nil {
-			return nil, err
+	return page.All(list.PageLimit(), func(last *Approval) ([]Approval, error) {
+		if last != nil {
+			list.After = last.ID
 		}
-		all = append(all, page...)
-		if len(page) < list.PageLimit() {
-			return all, nil
-		}
-		list.After = page[len(page)-1].ID
-	}
+		return r.Approvals(ctx, list)
+	})
 }

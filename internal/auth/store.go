@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // Reader reads the records of tokens. It is part of the transaction port that package store joins.
@@ -47,19 +48,13 @@ type PutToken struct{ Token Token }
 
 // AllTokens reads every record that fits, page by page, in order.
 func AllTokens(ctx context.Context, r Reader, agent string) ([]Token, error) {
-	var all []Token
-	p := ListTokens{Agent: agent}
-	for {
-		page, err := r.Tokens(ctx, p)
-		if err != nil {
-			return nil, err
+	list := ListTokens{Agent: agent}
+	return page.All(list.PageLimit(), func(last *Token) ([]Token, error) {
+		if last != nil {
+			list.After = last.ID
 		}
-		all = append(all, page...)
-		if len(page) < p.PageLimit() {
-			return all, nil
-		}
-		p.After = page[len(page)-1].ID
-	}
+		return r.Tokens(ctx, list)
+	})
 }
 
 // Unknown is the error for an id that no token has.

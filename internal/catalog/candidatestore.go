@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // Link is a person's word that an entry of an agent's file is a server of the catalog. It holds for these bytes of the
@@ -64,19 +65,13 @@ type PutLink struct{ Link Link }
 
 // AllCandidates reads every candidate, page by page, in order of id.
 func AllCandidates(ctx context.Context, r CandidateReader) ([]Candidate, error) {
-	var all []Candidate
-	after := ""
-	for {
-		page, err := r.Candidates(ctx, ListCandidates{After: after})
-		if err != nil {
-			return nil, err
+	return page.All(MaxCandidatePage, func(last *Candidate) ([]Candidate, error) {
+		var list ListCandidates
+		if last != nil {
+			list.After = last.ID
 		}
-		all = append(all, page...)
-		if len(page) < MaxCandidatePage {
-			return all, nil
-		}
-		after = page[len(page)-1].ID
-	}
+		return r.Candidates(ctx, list)
+	})
 }
 
 // CandidateUnknown is the error of an id that no candidate has.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // Readiness says whether a credential would give a value now. It is found by the same way as the value.
@@ -159,19 +160,13 @@ type DeleteCredential struct{ Name string }
 
 // AllCredentials reads every credential, page by page, in order of name.
 func AllCredentials(ctx context.Context, r CredentialReader) ([]Credential, error) {
-	var all []Credential
-	after := ""
-	for {
-		page, err := r.Credentials(ctx, ListCredentials{After: after})
-		if err != nil {
-			return nil, err
+	return page.All(MaxCredentialPage, func(last *Credential) ([]Credential, error) {
+		var list ListCredentials
+		if last != nil {
+			list.After = last.Name
 		}
-		all = append(all, page...)
-		if len(page) < MaxCredentialPage {
-			return all, nil
-		}
-		after = page[len(page)-1].Name
-	}
+		return r.Credentials(ctx, list)
+	})
 }
 
 // CredentialUnknown is the error of a name that no credential has.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // Reader reads the stored servers. It is part of the transaction port that package store joins.
@@ -58,19 +59,13 @@ type DeleteServer struct{ ID string }
 
 // All reads every entry, page by page, sorted by name.
 func All(ctx context.Context, r Reader) ([]Server, error) {
-	var all []Server
-	after := ""
-	for {
-		page, err := r.Servers(ctx, ListServers{After: after})
-		if err != nil {
-			return nil, err
+	return page.All(MaxServerPage, func(last *Server) ([]Server, error) {
+		var list ListServers
+		if last != nil {
+			list.After = last.Name
 		}
-		all = append(all, page...)
-		if len(page) < MaxServerPage {
-			return all, nil
-		}
-		after = page[len(page)-1].Name
-	}
+		return r.Servers(ctx, list)
+	})
 }
 
 // Unknown is the error of a name or id that no entry has.

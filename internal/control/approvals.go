@@ -11,6 +11,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/page"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
@@ -291,7 +292,7 @@ func (c *Control) Agents(ctx context.Context, in api.ConfigQuery) (api.Agents, e
 		if records, err = r.AgentRecords(ctx); err != nil {
 			return err
 		}
-		ready, err := every(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady}))
+		ready, err := page.Gather(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady}))
 		for _, p := range ready {
 			plans[p.Agent]++
 		}

@@ -12,6 +12,7 @@ import (
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
@@ -207,7 +208,7 @@ func (c *Control) learn(ctx context.Context, r store.Reader, k *known) error {
 		return err
 	}
 	for _, state := range openStates {
-		plans, err := every(eachPlan(ctx, r, converge.ListPlans{State: state}))
+		plans, err := page.Gather(eachPlan(ctx, r, converge.ListPlans{State: state}))
 		if err != nil {
 			return err
 		}

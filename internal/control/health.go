@@ -9,6 +9,7 @@ import (
 	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
+	"mcpx/internal/page"
 	"mcpx/internal/store"
 )
 
@@ -89,7 +90,7 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 			return err
 		}
 		w.Staged = converge.StagedFrom(candidates)
-		if v.Plans, err = every(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady})); err != nil {
+		if v.Plans, err = page.Gather(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady})); err != nil {
 			return err
 		}
 		v.Asked = map[string]approval.State{}

@@ -12,6 +12,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
+	"mcpx/internal/page"
 	"mcpx/internal/store"
 )
 
@@ -92,7 +93,7 @@ func storedPlans(ctx context.Context, r converge.Reader, made []converge.Plan) (
 	var stored []converge.Plan
 	seen := map[string]bool{}
 	for _, state := range []converge.PlanState{converge.PlanReady, converge.PlanErrored} {
-		open, err := every(eachPlan(ctx, r, converge.ListPlans{State: state}))
+		open, err := page.Gather(eachPlan(ctx, r, converge.ListPlans{State: state}))
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"mcpx/internal/auth"
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 	"mcpx/internal/store"
 )
 
@@ -102,7 +103,7 @@ func (c *Control) checkAgent(ctx context.Context, agent string, w converge.World
 			return err
 		}
 		live, out.Control.Token = auth.Current(tokens, agent, c.cfg.Now())
-		plans, err := every(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady, Agent: agent}))
+		plans, err := page.Gather(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady, Agent: agent}))
 		out.Plans = len(plans)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // JobState is where a job stands. The final ones never change.
@@ -171,18 +172,12 @@ func (p ListJobs) Fits(j Job) bool {
 
 // AllJobs reads every job that fits, the newest first.
 func AllJobs(ctx context.Context, r JobReader, p ListJobs) ([]Job, error) {
-	var all []Job
-	for {
-		page, err := r.Jobs(ctx, p)
-		if err != nil {
-			return nil, err
+	return page.All(p.PageLimit(), func(last *Job) ([]Job, error) {
+		if last != nil {
+			p.Before = last.Seq
 		}
-		all = append(all, page...)
-		if len(page) < p.PageLimit() {
-			return all, nil
-		}
-		p.Before = page[len(page)-1].Seq
-	}
+		return r.Jobs(ctx, p)
+	})
 }
 
 // UnknownJob is the error for an id that no job has.

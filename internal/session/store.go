@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // Reader reads what is stored. It is part of the transaction port that package store joins; its names say remote session,
@@ -162,7 +163,7 @@ type PutTrust struct{ Trust Trust }
 // AllProjects reads every registered project, with removed the others too, page by page.
 func AllProjects(ctx context.Context, r Reader, removed bool) ([]Project, error) {
 	list := ListProjects{Removed: removed}
-	return pages(list.PageLimit(), func(last *Project) ([]Project, error) {
+	return page.All(list.PageLimit(), func(last *Project) ([]Project, error) {
 		if last != nil {
 			list.After = last.ID
 		}
@@ -172,7 +173,7 @@ func AllProjects(ctx context.Context, r Reader, removed bool) ([]Project, error)
 
 // AllGrants reads every grant of a principal, or of a thing, page by page.
 func AllGrants(ctx context.Context, r Reader, list ListGrants) ([]Grant, error) {
-	return pages(list.PageLimit(), func(last *Grant) ([]Grant, error) {
+	return page.All(list.PageLimit(), func(last *Grant) ([]Grant, error) {
 		if last != nil {
 			list.After = *last
 		}
@@ -182,29 +183,12 @@ func AllGrants(ctx context.Context, r Reader, list ListGrants) ([]Grant, error) 
 
 // AllWorkPlans reads every plan of a session, page by page.
 func AllWorkPlans(ctx context.Context, r Reader, list ListWorkPlans) ([]WorkPlan, error) {
-	return pages(list.PageLimit(), func(last *WorkPlan) ([]WorkPlan, error) {
+	return page.All(list.PageLimit(), func(last *WorkPlan) ([]WorkPlan, error) {
 		if last != nil {
 			list.After = last.ID
 		}
 		return r.WorkPlans(ctx, list)
 	})
-}
-
-// pages reads until a page is shorter than it may be; last is nil for the first one.
-func pages[T any](limit int, next func(last *T) ([]T, error)) ([]T, error) {
-	var all []T
-	var last *T
-	for {
-		page, err := next(last)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if len(page) < limit {
-			return all, nil
-		}
-		last = &page[len(page)-1]
-	}
 }
 
 // ProjectUnknown is the error for an id that no project has.

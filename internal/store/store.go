@@ -14,6 +14,7 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/operation"
+	"mcpx/internal/page"
 	"mcpx/internal/session"
 	"mcpx/internal/workspace"
 )
@@ -148,19 +149,13 @@ type DeleteSession struct{ ID string }
 
 // AllSessions reads every session, page by page, in order of creation.
 func AllSessions(ctx context.Context, r SessionReader) ([]Session, error) {
-	var all []Session
-	var after uint64
-	for {
-		page, err := r.Sessions(ctx, ListSessions{After: after})
-		if err != nil {
-			return nil, err
+	return page.All(MaxSessionPage, func(last *Session) ([]Session, error) {
+		var list ListSessions
+		if last != nil {
+			list.After = last.Seq
 		}
-		all = append(all, page...)
-		if len(page) < MaxSessionPage {
-			return all, nil
-		}
-		after = page[len(page)-1].Seq
-	}
+		return r.Sessions(ctx, list)
+	})
 }
 
 // CutTime is a time as every store keeps it: UTC, whole microseconds, the zero time unchanged. All databases that the

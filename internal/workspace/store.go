@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // Reader reads the workspaces and their integrations. It is part of the transaction port that package store joins.
@@ -95,18 +96,12 @@ func limited(limit int) int {
 
 // All reads every workspace that fits, the newest first.
 func All(ctx context.Context, r Reader, p ListWorkspaces) ([]Workspace, error) {
-	var all []Workspace
-	for {
-		page, err := r.Workspaces(ctx, p)
-		if err != nil {
-			return nil, err
+	return page.All(p.PageLimit(), func(last *Workspace) ([]Workspace, error) {
+		if last != nil {
+			p.Before = last.Seq
 		}
-		all = append(all, page...)
-		if len(page) < p.PageLimit() {
-			return all, nil
-		}
-		p.Before = page[len(page)-1].Seq
-	}
+		return r.Workspaces(ctx, p)
+	})
 }
 
 // Unknown is the error for an id that no workspace has.

@@ -1,4 +1,4 @@
-package control
+package page
 
 import (
 	"errors"
@@ -17,12 +17,12 @@ func TestEach(t *testing.T) {
 		return rows[from:min(from+2, len(rows))], nil
 	}
 	for range 2 { // it begins anew each time
-		if got, err := every(each(2, read)); err != nil || !slices.Equal(got, rows) {
+		if got, err := Gather(Each(2, read)); err != nil || !slices.Equal(got, rows) {
 			t.Errorf("read %v, %v", got, err)
 		}
 	}
 	reads = 0
-	for row, err := range each(2, read) {
+	for row, err := range Each(2, read) {
 		if err != nil || row == 2 {
 			break
 		}
@@ -36,7 +36,7 @@ func TestEach(t *testing.T) {
 		}
 		return nil, errors.New("gone")
 	}
-	if _, err := every(each(2, failing)); err == nil || err.Error() != "gone" {
+	if _, err := Gather(Each(2, failing)); err == nil || err.Error() != "gone" {
 		t.Errorf("a page that cannot be read: %v", err)
 	}
 }
