@@ -36,10 +36,8 @@ var auditRun = Command{
 			return err
 		}
 		in := api.RunAudit{Agent: a.String("agent"), Home: query.Home, Project: query.Project, Moved: query.Moved, NoPlan: a.Bool("no-plan")}
-		if path := a.String("path"); path != "" {
-			if in.Path, err = wholePath(path); err != nil {
-				return err
-			}
+		if in.Path, err = pathGiven(a); err != nil {
+			return err
 		}
 		out, err := service.RunAudit(e.operation(ctx), in)
 		if err != nil {
@@ -120,10 +118,8 @@ var auditList = Command{
 		if query.Since, err = e.moment(a.String("since")); err != nil {
 			return err
 		}
-		if path := a.String("path"); path != "" {
-			if query.Path, err = wholePath(path); err != nil {
-				return err
-			}
+		if query.Path, err = pathGiven(a); err != nil {
+			return err
 		}
 		service, err := e.API(ctx)
 		if err != nil {

@@ -79,6 +79,15 @@ func wholePath(path string) (string, error) {
 	return abs, nil
 }
 
+// pathGiven is the absolute path that a flag --path names; "" it was not given.
+func pathGiven(a Args) (string, error) {
+	path := a.String("path")
+	if path == "" {
+		return "", nil
+	}
+	return wholePath(path)
+}
+
 // configQuery asks about the files that the agents would read if they were started where this command was.
 func (e *Env) configQuery(ctx context.Context, a Args) (api.Service, api.ConfigQuery, error) {
 	project, err := workspace(a.String("project"))

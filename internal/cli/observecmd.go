@@ -50,10 +50,8 @@ var observe = Command{
 				}
 			}
 		}
-		if path := a.String("path"); path != "" {
-			if query.Path, err = wholePath(path); err != nil {
-				return err
-			}
+		if query.Path, err = pathGiven(a); err != nil {
+			return err
 		}
 		service, err := e.API(ctx)
 		if err != nil {
