@@ -252,16 +252,19 @@ func (s *Service) admitArtifact(ctx context.Context, r store.Reader, t *turn, re
 	if err != nil {
 		return a, session.Admission{}, err
 	}
-	var at session.Admission
-	if a.Session != "" {
-		at, err = session.Admit(ctx, r, session.AdmitRequest{Session: a.Session, Principal: t.Principal, Act: session.ActRead})
-	} else {
-		at, err = session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: a.Project, Principal: t.Principal, Act: session.ActRead})
-	}
+	at, err := admitTo(ctx, r, a.Session, a.Project, t.Principal, session.ActRead)
 	if err != nil {
 		return a, at, unknown
 	}
 	return a, at, nil
+}
+
+// admitTo admits a principal to what belongs to a session, or without one to a project.
+func admitTo(ctx context.Context, r store.Reader, inSession, inProject, principal string, act session.Act) (session.Admission, error) {
+	if inSession != "" {
+		return session.Admit(ctx, r, session.AdmitRequest{Session: inSession, Principal: principal, Act: act})
+	}
+	return session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: inProject, Principal: principal, Act: act})
 }
 
 // partsFrom gives up to so many bytes of an artifact from an offset on.

@@ -84,7 +84,7 @@ func (s *Service) callee(ctx context.Context, at session.Admission, name string)
 	if err != nil || one.ID != "" {
 		return one, held, err
 	}
-	g, err := s.groundsOf(ctx, at)
+	g, err := s.groundsOf(ctx, at, session.EntryServer)
 	if err != nil {
 		return one, nil, err
 	}

@@ -1,10 +1,8 @@
 package work
 
 import (
-	"bytes"
 	"context"
 	"slices"
-	"unicode/utf8"
 
 	"mcpx/internal/ignore"
 	"mcpx/internal/text"
@@ -120,9 +118,4 @@ func firstOf(paths []string, most int) ([]string, int) {
 		return paths, 0
 	}
 	return paths[:most], len(paths) - most
-}
-
-// plainText says whether bytes are text: UTF-8 without a NUL in the first 8 KiB (durable-work.md section 11).
-func plainText(data []byte) bool {
-	return !bytes.Contains(data[:min(len(data), 8<<10)], []byte{0}) && utf8.Valid(data)
 }

@@ -117,11 +117,7 @@ func (s *Service) elicited(ctx context.Context, r store.Reader, principal, ref s
 	case a.Full != "": // what is not shown whole is not decided
 		return a, operation.Refuse(operation.LimitExceeded, "%s is too long for a form", a.ID)
 	}
-	if a.Session == "" {
-		_, err = session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: a.Project, Principal: principal, Act: session.ActDecide})
-		return a, err
-	}
-	_, err = session.Admit(ctx, r, session.AdmitRequest{Session: a.Session, Principal: principal, Act: session.ActDecide})
+	_, err = admitTo(ctx, r, a.Session, a.Project, principal, session.ActDecide)
 	return a, err
 }
 

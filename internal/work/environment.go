@@ -1,12 +1,12 @@
 package work
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -173,7 +173,7 @@ func compareFacts(before, now environmentFacts) []environmentChange {
 		maps.Copy(both, is)
 		for _, path := range slices.Sorted(maps.Keys(both)) {
 			a, b := was[path], is[path]
-			if sameJSON(a, b) {
+			if reflect.DeepEqual(a, b) {
 				continue
 			}
 			changes = append(changes, environmentChange{Path: path, Before: a, After: b, Severity: severity(a, b)})
@@ -203,12 +203,6 @@ func flatten(path string, v any, into map[string]any) {
 	for name, member := range members {
 		flatten(path+"."+name, member, into)
 	}
-}
-
-func sameJSON(a, b any) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 func (v *survey) tell(section, name string, fact any) {

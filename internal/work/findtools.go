@@ -129,18 +129,29 @@ func (s *Service) extensions(ctx context.Context, t *turn, in FindTools) (all []
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := s.groundsOf(ctx, at)
+	wants := func(kind string) bool { return len(in.Kinds) == 0 || slices.Contains(in.Kinds, kind) }
+	tools, skills := wants(kindTool), wants(kindSkill) && in.Server == ""
+	var kinds []session.EntryKind
+	if tools {
+		kinds = append(kinds, session.EntryServer)
+	}
+	if skills {
+		kinds = append(kinds, session.EntrySkill)
+	}
+	if len(kinds) == 0 {
+		return nil, nil, nil
+	}
+	g, err := s.groundsOf(ctx, at, kinds...)
 	if err != nil {
 		return nil, nil, err
 	}
-	wants := func(kind string) bool { return len(in.Kinds) == 0 || slices.Contains(in.Kinds, kind) }
-	if wants(kindTool) {
+	if tools {
 		err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 			all, unlisted, err = knownTools(ctx, r, g, in.Server)
 			return err
 		})
 	}
-	if wants(kindSkill) && in.Server == "" {
+	if skills {
 		all = append(all, s.foundSkills(ctx, g)...)
 	}
 	return all, unlisted, err

@@ -2,8 +2,6 @@ package work
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -58,8 +56,7 @@ func readFolder(ctx context.Context, root *tree.Root, dir string, keep ...string
 	if err != nil {
 		f.problem = problemText(err)
 	}
-	sum := sha256.Sum256([]byte("mcpx folder 1\x00" + strings.Join(lines, "") + "problem\x00" + f.problem))
-	f.digest = hex.EncodeToString(sum[:])
+	f.digest = digest([]byte("mcpx folder 1\x00" + strings.Join(lines, "") + "problem\x00" + f.problem))
 	return f
 }
 

@@ -236,9 +236,6 @@ func (g *integration) decide(ctx context.Context, c change, base map[string]tree
 		if err := g.merge(ctx, &one); err != nil {
 			return one, err
 		}
-		if one.decision.Action == workspace.Clash {
-			g.resolve(&one)
-		}
 	}
 	if one.decision.Action == workspace.Take && (now.Kind == workspace.Directory) != (p.Kind == workspace.Directory) && now.Kind != workspace.Absent && p.Kind != workspace.Absent {
 		one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictType} // a directory is not exchanged for a file

@@ -58,18 +58,32 @@ func (s *Service) trustOf(ctx context.Context, p session.Project) session.TrustS
 	return t.State(repo)
 }
 
-// survey reads all that names something to run.
-func (s *Service) survey(ctx context.Context, x *target) (session.Repository, []skill) {
-	var repo session.Repository
-	for _, name := range serverFiles {
-		addServers(ctx, &repo, x, name)
+// survey reads what of these kinds names something to run; without kinds all that does.
+func (s *Service) survey(ctx context.Context, x *target, kinds ...session.EntryKind) (repo session.Repository, skills []skill) {
+	wants := func(kind session.EntryKind) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
+	if wants(session.EntryServer) {
+		for _, name := range serverFiles {
+			addServers(ctx, &repo, x, name)
+		}
 	}
-	skills := s.readSkills(ctx, x, skillDirs)
-	for _, one := range skills {
-		repo.Entries = append(repo.Entries, session.Entry{Kind: session.EntrySkill, Name: one.name, File: one.folder.path, Digest: one.revision(), Runs: one.entry, Problem: one.problem()})
+	if wants(session.EntrySkill) {
+		skills = s.readSkills(ctx, x, skillDirs)
+		for _, one := range skills {
+			repo.Entries = append(repo.Entries, session.Entry{Kind: session.EntrySkill, Name: one.name, File: one.folder.path, Digest: one.revision(), Runs: one.entry, Problem: one.problem()})
+		}
 	}
+	if wants(session.EntryHook) {
+		addHooks(ctx, &repo, x)
+	}
+	if wants(session.EntryPolicy) {
+		addFile(ctx, &repo, x, session.EntryPolicy, ProjectPolicy)
+	}
+	return repo, skills
+}
+
+func addHooks(ctx context.Context, repo *session.Repository, x *target) {
 	for _, name := range hookFiles {
-		addFile(ctx, &repo, x, session.EntryHook, name)
+		addFile(ctx, repo, x, session.EntryHook, name)
 	}
 	for _, name := range hookDirs {
 		f := readFolder(ctx, x.root, name)
@@ -77,8 +91,6 @@ func (s *Service) survey(ctx context.Context, x *target) (session.Repository, []
 			repo.Entries = append(repo.Entries, session.Entry{Kind: session.EntryHook, Name: name, File: name, Digest: f.digest})
 		}
 	}
-	addFile(ctx, &repo, x, session.EntryPolicy, ProjectPolicy)
-	return repo, skills
 }
 
 // there says whether something has this name.
@@ -185,11 +197,11 @@ type grounds struct {
 	trust   session.Trust
 }
 
-// groundsOf reads them. A project that cannot be read has none.
-func (s *Service) groundsOf(ctx context.Context, a session.Admission) (grounds, error) {
+// groundsOf reads those of some kinds, since each call does. A project that cannot be read has none.
+func (s *Service) groundsOf(ctx context.Context, a session.Admission, kinds ...session.EntryKind) (grounds, error) {
 	g := grounds{project: a.Project}
 	if x, err := s.open(a); err == nil {
-		g.repo, g.skills = s.survey(ctx, x)
+		g.repo, g.skills = s.survey(ctx, x, kinds...)
 		x.close()
 	}
 	return g, s.cfg.DB.View(ctx, func(r store.Reader) (err error) {

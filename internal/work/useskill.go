@@ -117,7 +117,7 @@ func (s *Service) skillOf(ctx context.Context, t *turn, in UseSkill, act session
 		return k, err
 	}
 	t.op.Session, t.op.Project = at.Session.ID, at.Project.ID
-	g, err := s.groundsOf(ctx, at)
+	g, err := s.groundsOf(ctx, at, session.EntrySkill)
 	if err != nil {
 		return k, err
 	}
@@ -155,7 +155,7 @@ func (s *Service) unchanged(ctx context.Context, project string, k skill) error 
 		return err
 	}
 	defer x.close()
-	g, err := s.groundsOf(ctx, session.Admission{Project: x.Project})
+	g, err := s.groundsOf(ctx, session.Admission{Project: x.Project}, session.EntrySkill)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"encoding/json"
 	"path/filepath"
 	"sync"
 
@@ -187,14 +186,7 @@ func (s *Service) revise(ctx context.Context, tx store.Tx, t *turn, id string, a
 
 // tellWorkspace writes an event about a workspace.
 func (s *Service) tellWorkspace(ctx context.Context, tx store.Tx, t *turn, w workspace.Workspace, kind event.Kind, summary string, body any) error {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	refs := operationRefs(t.op)
-	refs[event.RefWorkspace], refs[event.RefProject] = w.ID, w.Project
-	_, err = tx.AppendEvent(ctx, event.Draft{At: s.cfg.Now(), Kind: kind, Actor: t.actor(), Refs: refs, Summary: summary, Body: raw})
-	return err
+	return s.tell(ctx, tx, t, kind, event.Refs{event.RefWorkspace: w.ID, event.RefProject: w.Project}, summary, body)
 }
 
 // conflictsDir is where the bundles of conflicts are in a working copy. It is nobody's change.

@@ -154,7 +154,7 @@ func (s *Service) patchOf(ctx context.Context, p packet, x *target, c change) st
 	from, to, fromName, toName := text.Parse(nil), text.Parse(nil), nothing, nothing
 	if c.base.Kind == tree.File {
 		data, err := os.ReadFile(p.dir.Blob(c.base.Digest))
-		if err != nil || len(data) > maxPatch || !plainText(data) {
+		if err != nil || len(data) > maxPatch || text.EncodingOf(data) != text.UTF8 {
 			return without
 		}
 		from, fromName = text.Parse(data), c.path
@@ -166,7 +166,7 @@ func (s *Service) patchOf(ctx context.Context, p packet, x *target, c change) st
 		}
 		defer at.Close()
 		got, err := at.Read(ctx, maxPatch)
-		if err != nil || !plainText(got.Data) {
+		if err != nil || text.EncodingOf(got.Data) != text.UTF8 {
 			return without
 		}
 		to, toName = text.Parse(got.Data), c.path
