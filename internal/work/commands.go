@@ -32,17 +32,17 @@ type Run struct {
 	Claims
 	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session; without it cwd is absolute"`
 	Handle   string            `json:"handle,omitempty" jsonschema:"the workspace to run in, not the project"`
-	Argv     []string          `json:"argv,omitempty" jsonschema:"program and arguments as they are; they are stored, so no secrets"`
-	Shell    string            `json:"shell,omitempty" jsonschema:"instead of argv: text for bash, or sh where there is none"`
+	Argv     []string          `json:"argv,omitempty" jsonschema:"program and arguments; stored, so no secrets"`
+	Shell    string            `json:"shell,omitempty" jsonschema:"instead of argv: text for bash or sh"`
 	Cwd      string            `json:"cwd,omitempty" jsonschema:"directory in the project; its root without it"`
 	Env      map[string]string `json:"env,omitempty" jsonschema:"variables; their values are not stored"`
-	Secrets  []string          `json:"secrets,omitempty" jsonschema:"names of secrets that the command gets as variables"`
+	Secrets  []string          `json:"secrets,omitempty" jsonschema:"names of secrets to get as variables"`
 	Stdin    string            `json:"stdin,omitempty" jsonschema:"none or open, for write_command_input; none without it"`
-	Text     *string           `json:"stdin_text,omitempty" jsonschema:"instead of stdin: what the command reads, at most 256 KB; not stored"`
+	Text     *string           `json:"stdin_text,omitempty" jsonschema:"instead of stdin: the input, at most 256 KB; not stored"`
 	Timeout  int               `json:"timeout_s,omitempty" jsonschema:"1 to 86400; 3600 without it"`
 	Sandbox  string            `json:"sandbox,omitempty" jsonschema:"default, workspace or strict; it may only tighten"`
-	Label    string            `json:"name,omitempty" jsonschema:"what the job is called, at most 120 bytes"`
-	Distinct string            `json:"distinct_from,omitempty" jsonschema:"the operation that this call does not repeat"`
+	Label    string            `json:"name,omitempty" jsonschema:"a label, at most 120 bytes"`
+	Distinct string            `json:"distinct_from,omitempty" jsonschema:"the operation that this does not repeat"`
 }
 
 // StartCommand are the arguments of start_command.
@@ -51,7 +51,7 @@ type StartCommand struct{ Run }
 // ExecuteCommand are the arguments of execute_command.
 type ExecuteCommand struct {
 	Run
-	WaitMS *int `json:"wait_ms,omitempty" jsonschema:"wait so long for the end, 0 to 25000; 10000 without it"`
+	WaitMS *int `json:"wait_ms,omitempty" jsonschema:"0 to 25000, for the end; 10000 without it"`
 	Bytes  *int `json:"output_bytes,omitempty" jsonschema:"of output in the answer, 0 to 20000; 8000 without it"`
 }
 

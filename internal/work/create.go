@@ -32,9 +32,9 @@ type CreateWorkspace struct {
 	Read      []string `json:"read,omitempty" jsonschema:"what else is copied; the whole project without it"`
 	Excludes  []string `json:"excludes,omitempty" jsonschema:"globs of what is not copied"`
 	OnOverlap string   `json:"on_overlap,omitempty" jsonschema:"refuse or allow; refuse without it"`
-	HardLinks string   `json:"hardlinks,omitempty" jsonschema:"break: other names of a file with several keep the old bytes"`
+	HardLinks string   `json:"hardlinks,omitempty" jsonschema:"break: a file's other names keep the old bytes"`
 	Confirm   bool     `json:"confirm,omitempty" jsonschema:"yes to a copy of more than 2 GB"`
-	Distinct  string   `json:"distinct_from,omitempty" jsonschema:"the operation that this call does not repeat"`
+	Distinct  string   `json:"distinct_from,omitempty" jsonschema:"the operation that this does not repeat"`
 }
 
 // Bounds of a workspace.

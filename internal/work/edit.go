@@ -33,7 +33,7 @@ type EditFiles struct {
 type FileEdit struct {
 	Path         string        `json:"path" jsonschema:"relative to the project, or absolute"`
 	Op           string        `json:"op,omitempty" jsonschema:"create, update or rename; update without it"`
-	Expect       string        `json:"expect_sha256,omitempty" jsonschema:"update, rename: the hash that the file had when it was read"`
+	Expect       string        `json:"expect_sha256,omitempty" jsonschema:"update, rename: the hash that was read"`
 	To           string        `json:"to,omitempty" jsonschema:"rename: the new path"`
 	Replacements []Replacement `json:"replacements,omitempty" jsonschema:"texts to replace, all found in the file as it was"`
 	Range        *LineRange    `json:"range,omitempty" jsonschema:"lines to replace; to_line = from_line - 1 inserts"`
@@ -44,7 +44,7 @@ type FileEdit struct {
 
 // Replacement puts New where Old is.
 type Replacement struct {
-	Old   string `json:"old" jsonschema:"exact text; the form of line ends does not matter"`
+	Old   string `json:"old" jsonschema:"exact text; line ends match in any form"`
 	New   string `json:"new" jsonschema:"what takes its place"`
 	Count *int   `json:"count,omitempty" jsonschema:"how often old occurs; 1 without it, 0 is every time"`
 }

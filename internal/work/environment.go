@@ -25,9 +25,9 @@ import (
 // EnvironmentInfo are the arguments of environment_info.
 type EnvironmentInfo struct {
 	Claims
-	Session  string   `json:"remote_session_id,omitempty" jsonschema:"the session; its project is looked at, too"`
+	Session  string   `json:"remote_session_id,omitempty" jsonschema:"the session, for its project"`
 	Sections []string `json:"sections,omitempty" jsonschema:"only these: os, hardware, shells, toolchains, sandbox, limits, secrets, git; all without it"`
-	Compare  string   `json:"compare_to,omitempty" jsonschema:"snapshot_id of an earlier answer: changes tells what is another now"`
+	Compare  string   `json:"compare_to,omitempty" jsonschema:"snapshot_id of an earlier answer"`
 }
 
 // survey measures facts, each by trying.

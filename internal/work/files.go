@@ -237,8 +237,8 @@ type Window struct {
 	Lines    int    `json:"lines,omitempty" jsonschema:"1 to 5000; 400 without it"`
 	FromByte *int64 `json:"from_byte,omitempty" jsonschema:"instead of lines: first byte, 0-based"`
 	Bytes    int    `json:"bytes,omitempty" jsonschema:"with from_byte: 1 to 20000; 16000 without it"`
-	As       string `json:"as,omitempty" jsonschema:"text, base64, or image for a PNG, JPEG, GIF or WebP of at most 1 MB; text without it"`
-	IfSHA256 string `json:"if_sha256,omitempty" jsonschema:"answers unchanged, without text, when the file has this hash"`
+	As       string `json:"as,omitempty" jsonschema:"text, base64 or image (PNG, JPEG, GIF, WebP to 1 MB); text without it"`
+	IfSHA256 string `json:"if_sha256,omitempty" jsonschema:"no text when the file has this hash"`
 }
 
 // ReadFile are the arguments of read_file.

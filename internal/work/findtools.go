@@ -24,7 +24,7 @@ type FindTools struct {
 	IDs     []string `json:"ids,omitempty" jsonschema:"instead: up to 10 ids, as this tool gives them"`
 	Kinds   []string `json:"kinds,omitempty" jsonschema:"of skill and tool; both without it"`
 	Server  string   `json:"server,omitempty" jsonschema:"only tools of this server"`
-	Detail  string   `json:"detail,omitempty" jsonschema:"brief or full; full has the schema of the arguments; brief without it"`
+	Detail  string   `json:"detail,omitempty" jsonschema:"brief or full, with the schema of the arguments; brief without it"`
 	Limit   int      `json:"limit,omitempty" jsonschema:"1 to 50; 10 without it"`
 	Cursor  string   `json:"cursor,omitempty" jsonschema:"next_cursor of the page before"`
 }

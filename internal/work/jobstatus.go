@@ -23,7 +23,7 @@ type CommandStatus struct {
 	Session   string     `json:"remote_session_id,omitempty" jsonschema:"the session"`
 	Job       string     `json:"job_id,omitempty" jsonschema:"the job"`
 	Operation string     `json:"operation_id,omitempty" jsonschema:"instead: the operation that started it"`
-	WaitMS    int        `json:"wait_ms,omitempty" jsonschema:"wait so long for the end, 0 to 25000"`
+	WaitMS    int        `json:"wait_ms,omitempty" jsonschema:"0 to 25000, for the end"`
 	Output    *outputAsk `json:"output,omitempty" jsonschema:"which part of the output; the end of both streams without it"`
 }
 

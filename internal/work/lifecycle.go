@@ -23,7 +23,7 @@ type SuspendWorkspace struct {
 	ID
 	Claims
 	Session string `json:"remote_session_id,omitempty" jsonschema:"the session"`
-	Handle  string `json:"handle" jsonschema:"the handle with its present revision"`
+	Handle  string `json:"handle" jsonschema:"handle with its present revision"`
 	Reason  string `json:"reason" jsonschema:"why, for whoever goes on"`
 }
 
@@ -32,9 +32,9 @@ type AmendScope struct {
 	ID
 	Claims
 	Session string   `json:"remote_session_id,omitempty" jsonschema:"the session"`
-	Handle  string   `json:"handle" jsonschema:"the handle with its present revision"`
+	Handle  string   `json:"handle" jsonschema:"handle with its present revision"`
 	Add     []string `json:"add,omitempty" jsonschema:"paths that may be changed, too"`
-	Remove  []string `json:"remove,omitempty" jsonschema:"paths of the scope that may not be changed any more"`
+	Remove  []string `json:"remove,omitempty" jsonschema:"paths that may not be changed any more"`
 }
 
 // revision is a change of nothing but the row of a workspace.

@@ -16,8 +16,8 @@ import (
 
 // Chosen says which entries below a directory a call is about.
 type Chosen struct {
-	Glob    []string `json:"glob,omitempty" jsonschema:"only what fits one: *.go at any depth, src/**/*.{ts,tsx} from the project's root"`
-	Exclude []string `json:"exclude,omitempty" jsonschema:"not what fits one of these; a directory is left out with all in it"`
+	Glob    []string `json:"glob,omitempty" jsonschema:"only what fits one: *.go at any depth, src/**/*.{ts,tsx} from the root"`
+	Exclude []string `json:"exclude,omitempty" jsonschema:"not what fits one; of a directory, nothing"`
 	Ignored bool     `json:"ignored,omitempty" jsonschema:"also what .gitignore files leave out"`
 }
 

@@ -30,7 +30,7 @@ type Observe struct {
 	Order     string   `json:"order,omitempty" jsonschema:"newest or oldest first; newest without it"`
 	Limit     int      `json:"limit,omitempty" jsonschema:"1 to 200; 50 without it"`
 	Cursor    string   `json:"cursor,omitempty" jsonschema:"next_cursor of the page before"`
-	WaitMS    int      `json:"wait_ms,omitempty" jsonschema:"wait so long for a match, 0 to 25000"`
+	WaitMS    int      `json:"wait_ms,omitempty" jsonschema:"0 to 25000, for a match"`
 	Claims
 }
 

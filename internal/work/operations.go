@@ -21,7 +21,7 @@ import (
 // OperationStatus are the arguments of operation_status.
 type OperationStatus struct {
 	OperationID string `json:"operation_id" jsonschema:"the id that the call had"`
-	WaitMS      int    `json:"wait_ms,omitempty" jsonschema:"wait so long for the end, 0 to 25000"`
+	WaitMS      int    `json:"wait_ms,omitempty" jsonschema:"0 to 25000, for the end"`
 }
 
 // operationStatus looks an operation up. It is no operation itself, so its operation_id names another one.

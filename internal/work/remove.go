@@ -33,7 +33,7 @@ type RemoveFiles struct {
 // RemoveTarget is something to remove.
 type RemoveTarget struct {
 	Path   string `json:"path" jsonschema:"relative to the project, or absolute"`
-	Expect string `json:"expect_sha256,omitempty" jsonschema:"files: the hash that the file had when it was read"`
+	Expect string `json:"expect_sha256,omitempty" jsonschema:"files: the hash that was read"`
 }
 
 // Bounds of a removal, runtime.md section 11.
