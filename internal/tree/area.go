@@ -201,7 +201,7 @@ func (a *Area) removeNames(where, id string, names []string) error {
 	}
 	defer dir.Close()
 	for _, name := range names {
-		if err := unlinkAt(dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeAll(dir, name); err != nil {
 			return err
 		}
 	}
@@ -233,18 +233,19 @@ func (r *Root) Finish(ctx context.Context, a *Area, b Batch) error {
 	if err != nil {
 		return reading(err, b.ID)
 	}
-	proposals := map[string]string{}
+	proposals := map[string]Change{}
 	for _, c := range b.Changes {
-		proposals[c.slot()] = c.Propose
+		proposals[c.slot()] = c
 	}
 	e := &engine{files: d}
 	for _, name := range names {
-		now, err := d.Read("txn/" + name)
+		c, ours := proposals[name]
+		now, err := e.disk(c).Read("txn/" + name)
 		if err != nil {
 			return reading(err, name)
 		}
-		if want, ours := proposals[name]; ours && want == now.SHA256 {
-			err = unlinkAt(d.txn, name)
+		if ours && c.Propose == now.SHA256 {
+			err = removeAll(d.txn, name)
 		} else {
 			_, err = e.discard("txn/"+name, "trash/x_"+name)
 		}

@@ -28,13 +28,15 @@ type Intent struct {
 	Kind ChangeKind
 	Path string // as it was asked for
 	To   string // Rename: the new name, which must not exist
-	// Expect is the Digest of what has to be there: of Replace, Rename and Delete.
+	// Expect is the Digest of what has to be there: of Replace, Rename and Delete. A Replace of a
+	// directory wants that of all that is in it.
 	Expect string
 	// What an Add or a Replace puts there, one of these; for a Rename, what is under the new name in the place of the old
 	// bytes.
 	Data []byte
 	From func(io.Writer) error // writes the bytes
 	Link *string               // a symbolic link with this text
+	Dir  *[]Below              // a directory with this below it, each entry behind the directory that it is in: only of a Replace
 	// Mode is the permissions that SetMode gives, and those of an Add or a Replace; 0: an Add gets those of the directory
 	// around it, a Replace those of what it replaces.
 	Mode fs.FileMode
@@ -42,6 +44,15 @@ type Intent struct {
 	Exec bool
 	// BreakLinks says that the other names of a file with several keep the old bytes.
 	BreakLinks bool
+}
+
+// Below is an entry of a directory that takes the place of something else. Its permissions are those of its surroundings.
+type Below struct {
+	Path string // below the directory
+	Kind Kind   // File, Link or Directory
+	Exec bool   // of a File: it may be executed by those who may read it
+	Link string // of a Link: its text
+	From func(io.Writer) error
 }
 
 // Change is one row of the journal of a transaction: all that is needed to carry it out, and to know later how far it has

@@ -28,6 +28,9 @@ func LinkDigest(text string) string { return linkDigest + atomicfile.Sum([]byte(
 
 func isLink(digest string) bool { return strings.HasPrefix(digest, linkDigest) }
 
+// isTree says whether a digest is of a directory with all that is in it.
+func isTree(digest string) bool { return strings.HasPrefix(digest, treeDigest) }
+
 // isFile says whether a digest is of a regular file.
 func isFile(digest string) bool {
 	return len(digest) == 2*sha256.Size && !strings.Contains(digest, ":")

@@ -126,11 +126,9 @@ const (
 	settleApart = 50 * time.Millisecond
 )
 
-// Settle reads a file that nobody has open for writing, and waits for that until ctx is done: atomicfile.ErrOpen.
+// Settle reads a file that nobody has open for writing, and waits for that until ctx is done: atomicfile.ErrOpen. A directory is
+// as it is: who goes on writing to what was in it writes to what is in the trash.
 func (d *disk) Settle(ctx context.Context, name string) (atomicfile.Content, error) {
-	if d.deep { // of a removal: who goes on writing to what is removed writes to what is in the trash
-		return d.Read(name)
-	}
 	for {
 		c, err := d.settled(ctx, name)
 		if !errors.Is(err, atomicfile.ErrOpen) {

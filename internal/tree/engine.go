@@ -45,8 +45,8 @@ func (c Change) target() string    { return at(c.Path) }
 func (c Change) slotName() string  { return "txn/" + c.slot() }
 func (c Change) trashName() string { return "trash/" + c.trash() }
 
-// wide says that a removal is of a directory with all that is in it.
-func (c Change) wide() bool { return c.Kind == Delete && strings.HasPrefix(c.Expect, treeDigest) }
+// wide says that a directory goes or comes with all that is in it.
+func (c Change) wide() bool { return isTree(c.Expect) || isTree(c.Propose) }
 
 // disk is the file work of one row.
 func (e *engine) disk(c Change) files {
@@ -54,8 +54,8 @@ func (e *engine) disk(c Change) files {
 	if c.wide() {
 		f = f.Deep()
 	}
-	if c.Kind == Replace && isLink(c.Expect) != isLink(c.Propose) {
-		f = modeless{f} // a link and a file have no mode in common
+	if c.Kind == Replace && (c.wide() || isLink(c.Expect) != isLink(c.Propose)) {
+		f = modeless{f} // a file has no mode in common with a link or a directory
 	}
 	return f
 }

@@ -70,6 +70,7 @@ type stager struct {
 	rows  []row
 	taken map[string]bool // paths of rows, folded where their directory folds
 	made  map[string]bool // directories that the batch makes
+	below int             // entries of directories that are staged as a whole
 }
 
 // plan turns intents into rows, in the order in which they are applied.
@@ -83,7 +84,7 @@ func (s *stager) plan(intents []Intent) error {
 			return err
 		}
 	}
-	if len(s.rows) > MaxChanges {
+	if s.below += len(s.rows); s.below > MaxChanges {
 		return refuse(LimitExceeded, "a batch has at most %d changes", MaxChanges).With("limit", MaxChanges)
 	}
 	slices.SortStableFunc(s.rows, func(a, b row) int {
@@ -123,8 +124,11 @@ func (s *stager) intend(i int, in Intent) error {
 	case Add:
 		return s.add(p, row{Change: c, intent: in})
 	case Replace:
+		if in.Dir != nil {
+			s.below += len(*in.Dir)
+		}
 		r := row{Change: c, intent: in}
-		if p.Kind == File && in.Link == nil {
+		if p.Kind == File && in.Link == nil && in.Dir == nil {
 			r.like = c.Path
 		}
 		if err := s.stages(p, r); err != nil || r.like == "" || in.Mode == 0 || in.Mode.Perm() == p.Mode.Perm() {
@@ -181,7 +185,7 @@ func (s *stager) check(p *Place, in Intent) error {
 		return refuse(Exists, "%s exists", in.Path)
 	case in.Kind == Rmdir && p.Kind != Directory:
 		return refuse(NotADirectory, "%s is no directory", in.Path)
-	case (in.Kind == Replace || in.Kind == Rename || in.Kind == SetMode) && p.Kind == Directory:
+	case p.Kind == Directory && (in.Kind == Replace && !isTree(in.Expect) || in.Kind == Rename || in.Kind == SetMode):
 		return refuse(NotAFile, "%s is a directory", in.Path)
 	case (in.Kind == Rename || in.Kind == SetMode) && p.Kind == Link:
 		return refuse(PathAlias, "%s is a symbolic link", in.Path).With("reason", "symlink")
@@ -193,15 +197,24 @@ func (s *stager) check(p *Place, in Intent) error {
 		return refuse(ArgumentInvalid, "it is not said what is expected at %s", in.Path)
 	}
 	if in.Link != nil {
-		return s.inside(p, *in.Link)
+		return inside(p.Path, *in.Link)
+	}
+	if in.Dir != nil {
+		for _, b := range *in.Dir {
+			if b.Kind == Link {
+				if err := inside(p.Path+"/"+b.Path, b.Link); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }
 
 // inside refuses a proposed link that leads out of the root.
-func (s *stager) inside(p *Place, text string) error {
-	if text == "" || leaves(p.Path, text) {
-		return refuse(LinkEscape, "the link %s would leave the project", p.Asked)
+func inside(path, text string) error {
+	if text == "" || leaves(path, text) {
+		return refuse(LinkEscape, "the link %s would leave the project", path)
 	}
 	return nil
 }
@@ -336,6 +349,9 @@ func (s *stager) stage(ctx context.Context, txn *os.File, r row) (string, error)
 	if r.intent.Link != nil {
 		return LinkDigest(*r.intent.Link), symlinkAt(*r.intent.Link, txn, r.slot())
 	}
+	if r.intent.Dir != nil {
+		return s.directory(ctx, txn, r)
+	}
 	f, err := create(txn, r.slot())
 	if err != nil {
 		return "", err
@@ -345,6 +361,58 @@ func (s *stager) stage(ctx context.Context, txn *os.File, r row) (string, error)
 		return "", err
 	}
 	return digest, nil
+}
+
+// directory stages a directory with all that is below it.
+func (s *stager) directory(ctx context.Context, txn *os.File, r row) (string, error) {
+	if err := ensureDir(txn, r.slot(), r.around.Mode.Perm()); err != nil {
+		return "", err
+	}
+	dirs := [][]string{{r.slot()}}
+	for _, b := range *r.intent.Dir {
+		names := append([]string{r.slot()}, components(b.Path)...)
+		dir, err := enterAllIn(txn, names[:len(names)-1]...)
+		if err != nil {
+			return "", err
+		}
+		err = s.entry(ctx, dir, names[len(names)-1], b, r)
+		if _ = dir.Close(); err != nil { // it was only entered
+			return "", err
+		}
+		if b.Kind == Directory {
+			dirs = append(dirs, names)
+		}
+	}
+	for _, names := range dirs {
+		dir, err := enterAllIn(txn, names...)
+		if err != nil {
+			return "", err
+		}
+		err = syncDir(dir)
+		if _ = dir.Close(); err != nil { // it was only entered
+			return "", err
+		}
+	}
+	m, err := freeze(ctx, s.root, txn, r.slot(), func(Seen) error { return nil })
+	return m.Digest(), err
+}
+
+// entry stages an entry of a directory that is staged.
+func (s *stager) entry(ctx context.Context, dir *os.File, name string, b Below, r row) error {
+	switch b.Kind {
+	case Directory:
+		return ensureDir(dir, name, r.around.Mode.Perm())
+	case Link:
+		return symlinkAt(b.Link, dir, name)
+	case File, Other, Absent:
+	}
+	f, err := create(dir, name)
+	if err != nil {
+		return err
+	}
+	one := row{intent: Intent{From: b.From, Exec: b.Exec}, around: r.around}
+	_, err = s.write(ctx, f, one)
+	return errors.Join(err, f.Close())
 }
 
 func (s *stager) write(ctx context.Context, f *os.File, r row) (string, error) {

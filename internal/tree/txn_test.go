@@ -5,6 +5,8 @@ package tree
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -235,5 +237,49 @@ func TestRT55DiskFails(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestTurn: a file becomes a directory with what is in it, and a directory a file, each in one step; it is undone as a whole,
+// and not while somebody has put something in.
+func TestTurn(t *testing.T) {
+	s := newShed(t)
+	below := []Below{
+		{Path: "in", Kind: Directory},
+		{Path: "in/run", Kind: File, Exec: true, From: func(w io.Writer) error { _, err := io.WriteString(w, "run\n"); return err }},
+		{Path: "link", Kind: Link, Link: "in/run"},
+	}
+	place, err := s.root.Resolve("src", Look)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := place.Digest(t.Context())
+	if err := errors.Join(err, place.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b := s.stage("op1",
+		Intent{Kind: Replace, Path: "README.md", Expect: sum(s.content("README.md")), Dir: &below},
+		Intent{Kind: Replace, Path: "src", Expect: was, Data: []byte("a file\n")})
+	readme := s.content("README.md")
+	s.apply(b, Applied)
+	if s.content("README.md/in/run") != "run\n" || s.content("README.md/link") != "run\n" || s.content("src") != "a file\n" {
+		t.Error("it is not as it was proposed")
+	}
+	if o, err := s.root.Recover(t.Context(), s.area, b, Conditions{}); err != nil || o.State != Applied || len(o.Warnings) > 0 {
+		t.Errorf("recovered: %+v, %v", o, err)
+	}
+	s.finish(b)
+	if err := os.WriteFile(s.path("README.md/theirs"), []byte("theirs\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := s.root.Undo(t.Context(), s.area, b, Conditions{})
+	if err != nil || o.State != Contested || len(o.Exceptions) != 1 || o.Exceptions[0].Path != "README.md" || s.content("src/main.go") != "package main\n" {
+		t.Errorf("undone: %+v, %v", o, err)
+	}
+	if err := os.Remove(s.path("README.md/theirs")); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := s.root.Undo(t.Context(), s.area, b, Conditions{}); err != nil || o.State != Unchanged || s.content("README.md") != readme {
+		t.Errorf("undone: %+v, %v", o, err)
 	}
 }

@@ -56,6 +56,7 @@ type integration struct {
 	paths   []pathPlan
 	intents []tree.Intent
 	seen    map[string]tree.Item // of directories of the project
+	turned  map[string]bool      // directories of the workspace that take the place of something else
 	reasons []string             // why a person has to be asked
 	was     integrateEvidence
 }
@@ -67,6 +68,7 @@ type pathPlan struct {
 	current  tree.Item
 	merged   *text.File
 	marked   string // of a conflict: the text with both sides
+	within   bool   // it is a part of the change of a directory that takes the place of something else, or is that
 }
 
 // integrated is the answer of integrate_agent_workspace.
@@ -156,7 +158,7 @@ func (s *Service) planIntegration(ctx context.Context, t *turn, act session.Act)
 	if err != nil {
 		return nil, err
 	}
-	g := &integration{s: s, t: t, in: in, p: p, id: batchID(t.op), seen: map[string]tree.Item{}}
+	g := &integration{s: s, t: t, in: in, p: p, id: batchID(t.op), seen: map[string]tree.Item{}, turned: map[string]bool{}}
 	if act == session.ActChange {
 		if g.release, err = s.whole(p, workspace.Open, workspace.Suspended); err != nil {
 			return nil, err
@@ -195,10 +197,18 @@ func (g *integration) plan(ctx context.Context) (err error) {
 			return err
 		}
 		g.paths = append(g.paths, one)
-		if one.decision.Action != workspace.Clash && one.decision.Action != workspace.Keep {
-			if err := g.intend(ctx, one); err != nil {
-				return err
-			}
+		g.turned[c.path] = one.turns()
+	}
+	for n, one := range g.paths {
+		switch {
+		case g.paths[n].within: // what is done to a directory around it is done to it
+		case one.turns():
+			err = g.turn(ctx, n)
+		case one.decision.Action != workspace.Clash && one.decision.Action != workspace.Keep:
+			err = g.intend(ctx, one)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -215,9 +225,13 @@ func (g *integration) decide(ctx context.Context, c change, base map[string]tree
 		return one, err
 	}
 	b, now, p := entryOf(c.base), entryOf(one.current), entryOf(c.proposed)
-	one.decision = workspace.Decide(b, now, p)
+	if one.decision = workspace.Decide(b, now, p); one.decision.Action == workspace.Clash && now.Kind == workspace.Directory {
+		if _, err := g.frozen(ctx, &one); err != nil {
+			return one, err
+		}
+	}
 	if now.Kind == workspace.Absent && p.Kind != workspace.Absent && one.decision.Action == workspace.Take {
-		for dir := path.Dir(c.path); dir != "."; dir = path.Dir(dir) {
+		for dir := path.Dir(c.path); dir != "." && !g.turned[dir]; dir = path.Dir(dir) {
 			there, err := g.directory(ctx, dir)
 			if err != nil {
 				return one, err
@@ -236,9 +250,6 @@ func (g *integration) decide(ctx context.Context, c change, base map[string]tree
 		if err := g.merge(ctx, &one); err != nil {
 			return one, err
 		}
-	}
-	if one.decision.Action == workspace.Take && (now.Kind == workspace.Directory) != (p.Kind == workspace.Directory) && now.Kind != workspace.Absent && p.Kind != workspace.Absent {
-		one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictType} // a directory is not exchanged for a file
 	}
 	return one, nil
 }

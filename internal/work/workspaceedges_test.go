@@ -118,3 +118,56 @@ func TestReconcileOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestTurn: a directory takes the place of a file and a file that of a directory, with all that is in them, unless the project has
+// something of its own there; what a caller has seen may go, and is kept.
+func TestTurn(t *testing.T) {
+	s := newShop(t)
+	s.save(t, "a/one.txt", "1\n")
+	s.save(t, "a/deep/two.txt", "2\n")
+	s.save(t, "b", "a file\n")
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+	w.remove(t, "a")
+	w.write(t, "a", "a file now\n")
+	w.remove(t, "b")
+	w.write(t, "b/sub/run", "#!/bin/sh\n")
+	if err := os.Chmod(filepath.Join(w.Path, "b/sub/run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("run", filepath.Join(w.Path, "b/sub/link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(w.Path, "b/empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.save(t, "a/mine.txt", "the user's\n")
+	a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
+	refused(t, a, workspace.Conflicts, fault.AfterFix)
+	all := a.Refusal.Details["conflicts"].([]conflictShown)
+	if len(all) != 1 || all[0].Path != "a" || all[0].Kind != workspace.ConflictType || s.file(t, "b") != "a file\n" {
+		t.Fatalf("%+v", all)
+	}
+	a = s.do(t, "integrate_agent_workspace", `"handle":%q,"keep_open":true,"operation_id":"integrate-1","seen_current":{"a":%q},"accept":{"a":"proposed"}`, handle, all[0].Current)
+	got := read[integrated](t, a)
+	if len(got.Applied) != 9 || s.file(t, "a") != "a file now\n" || s.file(t, "b/sub/run") != "#!/bin/sh\n" {
+		t.Errorf("%+v", got.Applied)
+	}
+	if to, err := os.Readlink(filepath.Join(s.root, "b/sub/link")); err != nil || to != "run" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if info, err := os.Stat(filepath.Join(s.root, "b/sub/run")); err != nil || info.Mode()&0o100 == 0 {
+		t.Errorf("the program: %v, %v", info, err)
+	}
+	if !kept(t, s.state, "the user's\n") {
+		t.Error("what went with the directory is nowhere")
+	}
+	if left, err := os.ReadDir(filepath.Join(s.state, "txn")); err != nil || len(left) > 0 {
+		t.Errorf("left in the staging area: %v, %v", left, err)
+	}
+	// And back again, on the new BASE.
+	w.remove(t, "b")
+	w.write(t, "b", "a file\n")
+	if a = s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-2"`, a.Handle); !a.OK || s.file(t, "b") != "a file\n" {
+		t.Errorf("%+v", a.Refusal)
+	}
+}
