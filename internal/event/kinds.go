@@ -94,6 +94,7 @@ const (
 	WorkspaceScoped      Kind = "workspace.scoped"
 	WorkspaceDisputed    Kind = "workspace.disputed"
 	WorkspaceQuarantined Kind = "workspace.quarantined"
+	WorkspaceMissing     Kind = "workspace.missing"
 	WorkspaceRetired     Kind = "workspace.retired"
 
 	SkillStarted Kind = "skill.started"
@@ -227,6 +228,7 @@ var Kinds = map[Kind]string{
 	WorkspaceDisputed:    "An integration met changes of somebody else; resolve_operation decides.",
 	WorkspaceQuarantined: "A directory that nobody vouches for was put aside, as it was.",
 	WorkspaceRetired:     "A workspace was removed; what was only in it is kept.",
+	WorkspaceMissing:     "The directory of a workspace is gone; resume_workspace restores it from its last snapshot.",
 
 	SkillStarted: "A skill is run, after the yes of a person; the body says which revision.",
 

@@ -306,6 +306,23 @@ func removeAll(dir *os.File, name string) error {
 	return rmdirAt(dir, name)
 }
 
+// FindOwnArea opens the area that a project holds itself. NotFound: it has none. One that others can write to is none of
+// ours: it came with the project.
+func (r *Root) FindOwnArea() (*Area, error) {
+	dir, err := enter(r.dir, areaName)
+	if err != nil {
+		return nil, reading(err, areaName)
+	}
+	info, err := dir.Stat()
+	if err == nil && (info.Mode().Perm() != 0o700 || !ownedBy(dir, os.Geteuid())) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, errors.Join(reading(err, areaName), dir.Close())
+	}
+	return &Area{path: filepath.Join(r.path, areaName), dir: dir, project: true}, nil
+}
+
 // AreaAt opens an area that exists, by its path.
 func AreaAt(path string) (*Area, error) {
 	dir, err := openState(path)

@@ -51,6 +51,16 @@ func (p Packet) Exists() (bool, error) {
 	return err == nil, reading(err, p.Dir)
 }
 
+// Gone says whether the directory is not there, and what it lay in is. Where that cannot be read, nobody knows.
+func (p Packet) Gone() (bool, error) {
+	there, err := p.Exists()
+	if there || err != nil {
+		return false, err
+	}
+	_, err = os.ReadDir(filepath.Dir(p.Dir))
+	return err == nil, reading(err, p.Dir)
+}
+
 // Record is what a packet says of itself: enough to go on when nobody else knows it.
 type Record struct {
 	About    json.RawMessage `json:"about"` // the business of the caller
@@ -139,68 +149,33 @@ func (p Packet) Bytes(digest string, limit int64) ([]byte, error) {
 	return data, reading(err, digest)
 }
 
-// maxAside bounds the names that are tried for what is set aside.
-const maxAside = 1000
+// Aside is where a workspace of this name is in the quarantine.
+func (a *Area) Aside(name string) Packet { return Packet{filepath.Join(a.path, quarantineDir, name)} }
 
-// SetAside moves the packet to the quarantine or, when it is done with, to the trash, under a name that nothing has: as it
-// is, in one step.
-func (a *Area) SetAside(p Packet, trash bool) (Packet, error) {
-	where := quarantineDir
-	if trash {
-		where = trashDir
-	}
-	from, err := enter(a.dir, filepath.Base(filepath.Dir(p.Dir))) // its workspaces, or its quarantine
+// InTrash is where a workspace of this name is when it is done with.
+func (a *Area) InTrash(name string) Packet { return Packet{filepath.Join(a.path, trashDir, name)} }
+
+// IsAside says whether the packet is in a quarantine.
+func (p Packet) IsAside() bool { return filepath.Base(filepath.Dir(p.Dir)) == quarantineDir }
+
+// Move moves a packet within the area, as it is and in one step. Exists: something has the other name.
+func (a *Area) Move(p, to Packet) error {
+	from, err := enter(a.dir, filepath.Base(filepath.Dir(p.Dir)))
 	if err != nil {
-		return p, reading(err, p.Dir)
+		return reading(err, p.Dir)
 	}
 	defer from.Close()
-	to, err := enter(a.dir, where)
+	into, err := enter(a.dir, filepath.Base(filepath.Dir(to.Dir)))
 	if err != nil {
-		return p, reading(err, p.Dir)
+		return reading(err, to.Dir)
 	}
-	defer to.Close()
-	base := filepath.Base(p.Dir)
-	for n := range maxAside {
-		name := base
-		if n > 0 {
-			name = fmt.Sprintf("%s-%d", base, n)
-		}
-		err := atomicfile.MoveAt(from, base, to, name)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return p, writing(err, base)
-		}
-		crash.Point("ws.aside")
-		return Packet{filepath.Join(a.path, where, name)}, writing(errors.Join(syncDir(from), syncDir(to)), base)
+	defer into.Close()
+	crash.Point("ws.move.before")
+	if err := atomicfile.MoveAt(from, filepath.Base(p.Dir), into, filepath.Base(to.Dir)); err != nil {
+		return writing(err, p.Dir)
 	}
-	return p, refuse(Exists, "there are too many things named %s", base)
-}
-
-// Restore moves what was set aside back, under the name of a workspace.
-func (a *Area) Restore(aside Packet, name string) (Packet, error) {
-	to := a.Packet(name)
-	for _, where := range []string{quarantineDir, trashDir} {
-		if filepath.Dir(aside.Dir) != filepath.Join(a.path, where) {
-			continue
-		}
-		from, err := enter(a.dir, where)
-		if err != nil {
-			return aside, reading(err, aside.Dir)
-		}
-		defer from.Close()
-		into, err := enter(a.dir, packetsDir)
-		if err != nil {
-			return aside, reading(err, aside.Dir)
-		}
-		defer into.Close()
-		if err := atomicfile.MoveAt(from, filepath.Base(aside.Dir), into, name); err != nil {
-			return aside, writing(err, name)
-		}
-		return to, writing(errors.Join(syncDir(from), syncDir(into)), name)
-	}
-	return aside, refuse(Outside, "%s is not in this area", aside.Dir)
+	crash.Point("ws.move.after")
+	return writing(errors.Join(syncDir(from), syncDir(into)), p.Dir)
 }
 
 // Packets are the names of all workspaces in the area.
@@ -258,9 +233,13 @@ func (m Manifest) kept() Manifest {
 	return k
 }
 
-// Survey is the manifest of the working copy with all that is in it.
+// Survey is the manifest of the working copy with all that is in it. A directory that somebody else has made has none: then
+// it is of all that is there.
 func (p Packet) Survey(ctx context.Context) (Manifest, error) {
 	root, err := Open(p.Copy(), Options{ByPath: true})
+	if code := CodeOf(err); code == NotFound || code == NotADirectory {
+		root, err = Open(p.Dir, Options{ByPath: true})
+	}
 	if err != nil {
 		return Manifest{}, err
 	}

@@ -56,7 +56,6 @@ type creation struct {
 	area    *tree.Area
 	w       workspace.Workspace
 	exclude ignore.Globs
-	copied  bool
 }
 
 // created is the answer of create_agent_workspace.
@@ -88,6 +87,7 @@ func beginCreate(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.cleared(ctx, s.abandonPartial(ctx, t.op.Name)) // what an attempt could not clear away, such as on a full disk, holds its scope
 	x, err := s.open(a)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (s *Service) projectOf(ctx context.Context, t *turn, project string) (a ses
 	return a, err
 }
 
-// plan resolves the scope.
+// plan resolves the scope, and says where the copy will be.
 func (c *creation) plan(ctx context.Context) (err error) {
 	if err := c.at.root.Changeable(); err != nil {
 		return err
@@ -152,8 +152,14 @@ func (c *creation) plan(ctx context.Context) (err error) {
 	if c.in.OnOverlap != "" {
 		c.w.Overlap = workspace.Overlap(c.in.OnOverlap)
 	}
-	c.w.Mutable, err = c.s.scopes(ctx, c.at, c.in.Mutable)
-	return err
+	if c.w.Mutable, err = c.s.scopes(ctx, c.at, c.in.Mutable); err != nil {
+		return err
+	}
+	if c.area, err = c.at.root.Area(c.s.cfg.State); err != nil {
+		return err
+	}
+	c.w.Dir = c.area.Packet(c.w.ID).Dir
+	return nil
 }
 
 // scopes says what paths and globs of directories physically are. What is within another one is left out.
@@ -225,7 +231,10 @@ func (c *creation) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.
 			return err
 		}
 	case operation.Succeeded:
-		c.w.State = workspace.Open
+		var err error
+		if c.w, err = c.w.To(workspace.Complete, ""); err != nil {
+			return err
+		}
 		a.Handle = c.w.Handle().String()
 		if err := c.s.tellWorkspace(ctx, tx, t, c.w, event.WorkspaceOpened, "a workspace: "+firstLine(c.w.Purpose), scopePaths(c.w)); err != nil {
 			return err
@@ -258,16 +267,10 @@ func scopePaths(w workspace.Workspace) []string {
 
 // stage copies the project. Until it is complete, its caller may leave: what was copied is set aside then.
 func (c *creation) stage(ctx context.Context) (any, error) {
-	var err error
-	if c.area, err = c.at.root.Area(c.s.cfg.State); err != nil {
-		return nil, problem(err)
-	}
 	p := c.area.Packet(c.w.ID)
-	c.w.Dir = p.Dir
 	if err := p.Make(); err != nil {
 		return nil, problem(err)
 	}
-	c.copied = true
 	after, err := c.s.lastIntegration(ctx)
 	if err != nil {
 		return nil, err
@@ -354,23 +357,7 @@ func copying(err error) error {
 // drop sets aside what was copied, and frees the scope.
 func (c *creation) drop() {
 	ctx := context.Background()
-	if err := c.s.abandonCopy(ctx, c.area, c.w, c.copied); err != nil {
-		c.s.cleared(ctx, err)
-	}
-}
-
-// abandonCopy puts a copy that was never complete into quarantine: somebody may have looked at it. Without one there is
-// nothing to keep.
-func (s *Service) abandonCopy(ctx context.Context, area *tree.Area, w workspace.Workspace, copied bool) error {
-	w.State, w.Why, w.Changed = workspace.Retired, "never copied", s.cfg.Now()
-	if copied {
-		aside, err := area.SetAside(tree.Packet{Dir: w.Dir}, false)
-		if err != nil {
-			return err
-		}
-		w.State, w.Why, w.Dir = workspace.Quarantined, "partial_create", aside.Dir
-	}
-	return s.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}) })
+	c.s.cleared(ctx, c.s.abandonCopy(ctx, c.w))
 }
 
 func (c *creation) run(context.Context) (any, error) {
@@ -413,41 +400,5 @@ func recoverCreate(ctx context.Context, s *Service, t *turn) (any, ending, error
 		c := &creation{s: s, t: t, w: w}
 		return c.answer(), c, nil
 	}
-	var partial []workspace.Workspace
-	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		partial, err = workspace.All(ctx, r, workspace.ListWorkspaces{Principal: t.op.Namespace, States: []workspace.State{workspace.Creating}})
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, w := range partial {
-		if w.By == t.op.Name {
-			if err := s.abandonOf(ctx, w); err != nil {
-				return nil, nil, undecided(err)
-			}
-		}
-	}
-	return nil, nil, nil
-}
-
-// abandonOf sets a partial copy of an earlier daemon aside.
-func (s *Service) abandonOf(ctx context.Context, w workspace.Workspace) error {
-	x, err := s.ofProject(ctx, w.Project)
-	if err != nil {
-		return err
-	}
-	defer x.close()
-	area, err := x.root.Area(s.cfg.State)
-	if err != nil {
-		return err
-	}
-	defer area.Close()
-	p := area.Packet(w.ID)
-	w.Dir = p.Dir
-	copied, err := p.Exists()
-	if err != nil {
-		return err
-	}
-	return s.abandonCopy(ctx, area, w, copied)
+	return nil, nil, undecided(s.abandonPartial(ctx, t.op.Name))
 }

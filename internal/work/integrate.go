@@ -642,17 +642,14 @@ func (g *integration) keep(ctx context.Context, tx store.Tx, t *turn, a *operati
 		if err := claim(ctx, tx, w); w.State == workspace.Suspended && err != nil {
 			return err
 		}
-		w.State, w.Changed = workspace.Integrating, g.s.cfg.Now()
-		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+		return g.s.moveTo(ctx, tx, w, workspace.Integrate, "")
 	case operation.Failed:
-		w.State, w.Changed = workspace.Open, g.s.cfg.Now()
-		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+		return g.s.moveTo(ctx, tx, w, workspace.Reopened, "")
 	case operation.Unknown:
-		w.State, w.Why, w.Changed = workspace.Attention, "the operation "+t.op.ID+" is contested", g.s.cfg.Now()
 		if err := g.s.tellWorkspace(ctx, tx, t, w, event.WorkspaceDisputed, "an integration is in dispute", g.was.Paths); err != nil {
 			return err
 		}
-		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+		return g.s.moveTo(ctx, tx, w, workspace.Contested, "the operation "+t.op.ID+" is contested")
 	case operation.Succeeded:
 		return g.s.integratedNow(ctx, tx, t, a, g.was)
 	case operation.Claimed:
@@ -673,15 +670,18 @@ func (s *Service) integratedNow(ctx context.Context, tx store.Tx, t *turn, a *op
 	if err != nil {
 		return err
 	}
-	w, err := s.revise(ctx, tx, t, was.Workspace, a, func(w *workspace.Workspace) {
-		w.Base, w.Why = was.Base, ""
+	w, err := s.revise(ctx, tx, t, was.Workspace, a, func(w *workspace.Workspace) (err error) {
+		w.Base = was.Base
 		w.Base.After = last[0].Seq
-		if w.State = workspace.Integrated; was.KeepOpen {
-			w.State = workspace.Open
-		}
 		if was.Answer.Preserved != "" {
 			w.Snapshot = was.Answer.Preserved
 		}
+		end := workspace.Applied
+		if was.KeepOpen {
+			end = workspace.AppliedOn
+		}
+		*w, err = w.To(end, "")
+		return err
 	})
 	if err != nil {
 		return err

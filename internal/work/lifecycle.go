@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -42,11 +41,11 @@ type revision struct {
 	s       *Service
 	p       packet
 	release func()
-	states  []workspace.State
+	event   workspace.Event
+	why     string
 	kind    event.Kind
 	summary string
-	change  func(*workspace.Workspace)
-	claims  bool
+	scope   []workspace.Scope // that it has from now on; nil: the same
 }
 
 func beginSuspend(ctx context.Context, s *Service, t *turn) (effect, error) {
@@ -58,9 +57,7 @@ func beginSuspend(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, operation.Refuse(operation.ArgumentInvalid, "reason has 1 to %d bytes", maxPurpose)
 	}
 	why := s.cfg.Redact(in.Reason)
-	r := &revision{s: s, states: []workspace.State{workspace.Open}, kind: event.WorkspaceSuspended, summary: "a workspace was put aside: " + firstLine(why), change: func(w *workspace.Workspace) {
-		w.State, w.Why = workspace.Suspended, why
-	}}
+	r := &revision{s: s, event: workspace.Suspend, why: why, kind: event.WorkspaceSuspended, summary: "a workspace was put aside: " + firstLine(why)}
 	return r, r.take(ctx, t, in.Handle)
 }
 
@@ -69,7 +66,7 @@ func (r *revision) take(ctx context.Context, t *turn, handle string) (err error)
 	if r.p, err = r.s.packet(ctx, t, handle, session.ActChange); err != nil {
 		return err
 	}
-	r.release, err = r.s.whole(r.p, r.states...)
+	r.release, err = r.s.whole(r.p, workspace.From(r.event)...)
 	return err
 }
 
@@ -78,7 +75,7 @@ func beginAmend(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err := t.scan(&in); err != nil {
 		return nil, err
 	}
-	r := &revision{s: s, states: []workspace.State{workspace.Open}, kind: event.WorkspaceScoped, summary: "the scope of a workspace was changed", claims: true}
+	r := &revision{s: s, event: workspace.Amend, kind: event.WorkspaceScoped, summary: "the scope of a workspace was changed"}
 	if err := r.take(ctx, t, in.Handle); err != nil {
 		return nil, err
 	}
@@ -124,8 +121,17 @@ func (r *revision) amend(ctx context.Context, in AmendScope) error {
 			}
 		}
 	}
-	r.change = func(w *workspace.Workspace) { w.Mutable = scope }
+	r.scope = scope
 	return nil
+}
+
+// change is the workspace as it is afterwards.
+func (r *revision) change(w *workspace.Workspace) (err error) {
+	if r.scope != nil {
+		w.Mutable = r.scope
+	}
+	*w, err = w.To(r.event, r.why)
+	return err
 }
 
 func (r *revision) stage(context.Context) (any, error) { return r.p.ID, nil }
@@ -133,7 +139,9 @@ func (*revision) drop()                                {}
 
 func (r *revision) run(context.Context) (any, error) {
 	w := r.p.Workspace
-	r.change(&w)
+	if err := r.change(&w); err != nil {
+		return nil, err
+	}
 	return struct {
 		ID      string          `json:"workspace_id"`
 		State   workspace.State `json:"state"`
@@ -152,11 +160,10 @@ func (r *revision) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.
 	if err := w.Exactly(r.p.given); err != nil {
 		return err
 	}
-	if err := w.In(r.states...); err != nil {
+	if err := r.change(&w); err != nil {
 		return err
 	}
-	r.change(&w)
-	if r.claims {
+	if r.scope != nil {
 		if err := claim(ctx, tx, w); err != nil {
 			return err
 		}
@@ -210,7 +217,17 @@ type resumption struct {
 type resumeEvidence struct {
 	Workspace workspace.Workspace `json:"workspace"` // as it is resumed
 	Aside     string              `json:"aside,omitempty"`
+	Restored  string              `json:"restored,omitempty"` // the snapshot that its directory is a copy of
 	Moved     []string            `json:"moved"`
+}
+
+// resumed is the answer of resume_workspace.
+type resumed struct {
+	ID       string   `json:"workspace_id"`
+	Path     string   `json:"path"`
+	Restored string   `json:"restored_from,omitempty"`
+	Moved    []string `json:"moved"`
+	More     int      `json:"more,omitempty"`
 }
 
 func beginResume(ctx context.Context, s *Service, t *turn) (effect, error) {
@@ -265,11 +282,14 @@ func (r *resumption) plan() error {
 		return problem(err)
 	}
 	w := r.p.Workspace
+	if lost, err := w.To(workspace.Lost, directoryGone); err == nil && !there { // while this daemon runs
+		w = lost
+	}
 	switch {
-	case w.State == workspace.Suspended && there:
+	case (w.State == workspace.Suspended || w.State == workspace.Missing) && there: // one that was missing may have come back
 	case w.State == workspace.Quarantined && there && w.Base.Rev > 0:
 		r.was.Aside = w.Dir
-	case w.Snapshot != "" && (w.State == workspace.Retired || !there):
+	case w.Snapshot != "" && (w.State == workspace.Retired || w.State == workspace.Missing):
 		r.restore = true
 		if w.State == workspace.Retired { // that one stays retired: another one goes on with its work
 			w.ID, w.Rev, w.History, w.By = r.s.cfg.IDs.New(id.Workspace), 0, nil, r.t.op.Name
@@ -294,6 +314,7 @@ func (r *resumption) stage(ctx context.Context) (any, error) {
 	w := &r.was.Workspace
 	from := r.p.dir
 	if r.restore {
+		r.was.Restored = w.Snapshot
 		from = r.area.Snapshot(w.Snapshot)
 		if _, err := from.Read(r.p.Base.Rev); err != nil { // what is kept of it cannot be compared with its BASE
 			return nil, problem(err)
@@ -406,7 +427,7 @@ func (r *resumption) run(context.Context) (any, error) {
 		to := r.area.Packet(w.ID)
 		there, err := to.Exists()
 		if err == nil && !there {
-			_, err = r.area.Restore(tree.Packet{Dir: r.was.Aside}, w.ID)
+			err = r.area.Move(tree.Packet{Dir: r.was.Aside}, to)
 		}
 		if err != nil {
 			return nil, problem(err)
@@ -414,12 +435,7 @@ func (r *resumption) run(context.Context) (any, error) {
 		w.Dir = to.Dir
 	}
 	paths, more := firstOf(r.was.Moved, maxChanges)
-	return struct {
-		ID    string   `json:"workspace_id"`
-		Path  string   `json:"path"`
-		Moved []string `json:"moved"`
-		More  int      `json:"more,omitempty"`
-	}{w.ID, tree.Packet{Dir: w.Dir}.Copy(), append([]string{}, paths...), more}, nil
+	return resumed{w.ID, tree.Packet{Dir: w.Dir}.Copy(), r.was.Restored, append([]string{}, paths...), more}, nil
 }
 
 // keep claims the scope again, and opens the workspace at the end.
@@ -435,21 +451,35 @@ func (r *resumption) keep(ctx context.Context, tx store.Tx, t *turn, a *operatio
 		} else if err != nil && fault.KindOf(err) != fault.NotFound {
 			return err
 		}
-		w.State = workspace.Creating // which holds the claim until it is open
-		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+		if w.ID != r.p.ID {
+			w.State = workspace.Creating
+			return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+		}
+		return r.s.moveTo(ctx, tx, w, workspace.Resume, "")
 	case operation.Succeeded:
-		w = w.Next(workspace.Step{Tool: t.Tool, Operation: t.op.ID, At: r.s.cfg.Now()})
-		w.State, w.Why = workspace.Open, ""
-		a.Handle = w.Handle().String()
-		if err := tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}); err != nil {
+		w, err := r.s.revise(ctx, tx, t, w.ID, a, func(now *workspace.Workspace) (err error) {
+			end := workspace.Resumed
+			if now.State == workspace.Creating {
+				end = workspace.Complete
+			}
+			now.Dir = w.Dir
+			*now, err = now.To(end, "")
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		return r.s.tellWorkspace(ctx, tx, t, w, event.WorkspaceResumed, "a workspace goes on: "+firstLine(w.Purpose), r.was.Moved)
 	case operation.Failed:
-		if w.State, w.Why = r.p.State, r.p.Why; w.ID != r.p.ID {
-			w.State, w.Why = workspace.Retired, "never copied"
+		now, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: w.ID})
+		if err != nil {
+			return err
 		}
-		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+		end := workspace.GoneWrong
+		if now.State == workspace.Creating {
+			end = workspace.NotCopied
+		}
+		return r.s.moveTo(ctx, tx, now, end, "")
 	case operation.Claimed, operation.Unknown:
 	}
 	return nil
@@ -482,68 +512,4 @@ func recoverResume(ctx context.Context, s *Service, t *turn) (any, ending, error
 	}
 	data, err := r.run(ctx)
 	return data, r, undecided(err)
-}
-
-// quarantineOrphans puts every directory of the area that no row knows into quarantine, as it is: nobody vouches for it.
-func (s *Service) quarantineOrphans(ctx context.Context) error {
-	area, err := tree.AreaAt(s.cfg.State)
-	if err != nil {
-		return err
-	}
-	defer area.Close()
-	names, err := area.Packets()
-	if tree.CodeOf(err) == tree.NotFound {
-		return nil // there was never a workspace
-	}
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if err := s.quarantine(ctx, area, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Service) quarantine(ctx context.Context, area *tree.Area, name string) error {
-	known := true
-	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
-		w, err := r.WorkspaceByID(ctx, workspace.ByID{ID: name})
-		if known = err == nil && w.ID == name; fault.KindOf(err) == fault.NotFound || fault.KindOf(err) == fault.Conflict {
-			err = nil
-		}
-		return err
-	})
-	if err != nil || known {
-		return err
-	}
-	now := s.cfg.Now()
-	w := workspace.Workspace{ID: s.cfg.IDs.New(id.Workspace), Rev: 1, Principal: session.Operator, Purpose: name, Created: now, Mutable: []workspace.Scope{}, Overlap: workspace.RefuseOverlap}
-	p := area.Packet(name)
-	if rev, err := p.Latest(); err == nil && rev > 0 {
-		var about workspace.Workspace
-		if record, err := p.Read(rev); err == nil && json.Unmarshal(record.About, &about) == nil && about.ID == name {
-			w = about
-		}
-	}
-	aside, err := area.SetAside(p, false)
-	if err != nil {
-		return err
-	}
-	w.State, w.Why, w.Dir, w.Changed = workspace.Quarantined, "orphan", aside.Dir, now
-	return s.cfg.DB.Change(ctx, func(tx store.Tx) error {
-		if err := tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}); err != nil {
-			return err
-		}
-		refs := event.Refs{event.RefWorkspace: w.ID}
-		if w.Project != "" {
-			refs[event.RefProject] = w.Project
-		}
-		_, err := tx.AppendEvent(ctx, event.Draft{
-			At: now, Kind: event.WorkspaceQuarantined, Actor: event.Actor{Principal: w.Principal, Channel: "recovery"}, Refs: refs,
-			Summary: "a directory without a record was put aside",
-		})
-		return err
-	})
 }

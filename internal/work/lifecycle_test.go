@@ -153,37 +153,6 @@ func TestSuspendResume(t *testing.T) {
 	}
 }
 
-// TestOrphan: DW-11. A directory that no row knows is put aside as it is, listed, and adopted by what it says of itself.
-func TestOrphan(t *testing.T) {
-	s := newShop(t)
-	_, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
-	w.write(t, "docs/mine.md", "mine\n")
-	loose := filepath.Join(s.state, "workspaces", "loose")
-	if err := os.Mkdir(loose, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(loose, "a.txt"), []byte("a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	other := newShop(t) // a daemon that has lost its rows, on the same state
-	other.state = s.state
-	other.start(t, other.db)
-	if err := other.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	list := read[reconciled](t, other.call(t, "reconcile_project_state", `{}`))
-	if len(list.Quarantine) != 2 || len(list.Workspaces) != 0 {
-		t.Fatalf("%+v", list)
-	}
-	if got, err := os.ReadFile(filepath.Join(s.state, "quarantine", "loose", "a.txt")); err != nil || string(got) != "a" {
-		t.Errorf("%q, %v", got, err)
-	}
-	back := read[openedWorkspace](t, other.call(t, "resume_workspace", `{"ws":%q,"operation_id":"resume-01"}`, w.ID))
-	if got, err := os.ReadFile(filepath.Join(back.Path, "docs/mine.md")); err != nil || string(got) != "mine\n" {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
 // TestOneConflictOfMany: DW-42, and DW-43 for what was changed outside of the scope.
 func TestOneConflictOfMany(t *testing.T) {
 	s := newShop(t)

@@ -34,6 +34,7 @@ type briefWorkspace struct {
 	Purpose string          `json:"purpose"`
 	Project string          `json:"project_id,omitempty"`
 	Mutable []string        `json:"mutable,omitempty"`
+	Path    string          `json:"path,omitempty"` // of the directory in quarantine
 	BaseAge int64           `json:"base_age_s,omitempty"`
 	Dirty   string          `json:"dirty,omitempty"`
 	// Superseded are integrations that touched its scope after its BASE.
@@ -143,6 +144,7 @@ func (s *Service) unfinishedOf(ctx context.Context, r store.Reader, t *turn, in 
 			break
 		}
 		if w.State == workspace.Quarantined {
+			b.Path = w.Dir
 			out.Quarantine = append(out.Quarantine, b)
 		} else {
 			out.Workspaces = append(out.Workspaces, b)

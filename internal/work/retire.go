@@ -30,6 +30,7 @@ type retirement struct {
 	x       *target // the working copy; nil when its directory is missing
 	release func()
 	dirty   bool
+	dir     string // in the trash; "" it was lost
 	was     retireEvidence
 }
 
@@ -59,7 +60,7 @@ func beginRetire(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, err
 	}
 	r := &retirement{s: s, t: t, p: p}
-	if r.release, err = s.whole(p, workspace.Open, workspace.Suspended, workspace.Integrated, workspace.Attention, workspace.Quarantined); err != nil {
+	if r.release, err = s.whole(p, workspace.From(workspace.Retire)...); err != nil {
 		return nil, err
 	}
 	if err := r.look(ctx, in.IfDirty == "refuse"); err != nil {
@@ -148,7 +149,7 @@ func (s *Service) areaAt(p tree.Packet) (*tree.Area, error) {
 
 func (*retirement) drop() {} // a snapshot more is in nobody's way
 
-// run moves the directory to the trash. That it is gone already is how a second try finds it.
+// run moves the directory to the trash. That it is there already is how a second try finds it.
 func (r *retirement) run(context.Context) (any, error) {
 	if r.was.Answer.Why == "lost" {
 		return r.was.Answer, nil
@@ -158,11 +159,12 @@ func (r *retirement) run(context.Context) (any, error) {
 		return nil, err
 	}
 	defer area.Close()
+	trash := area.InTrash(r.p.ID)
+	r.dir = trash.Dir
 	if there, err := r.p.dir.Exists(); err != nil || !there {
 		return r.was.Answer, problem(err)
 	}
-	_, err = area.SetAside(r.p.dir, true)
-	return r.was.Answer, problem(err)
+	return r.was.Answer, problem(area.Move(r.p.dir, trash))
 }
 
 // keep writes the end of the workspace.
@@ -173,19 +175,32 @@ func (r *retirement) keep(ctx context.Context, tx store.Tx, t *turn, a *operatio
 		if err != nil {
 			return err
 		}
-		return w.Exactly(r.p.given)
+		if err := w.Exactly(r.p.given); err != nil {
+			return err
+		}
+		return r.s.moveTo(ctx, tx, w, workspace.Retire, "")
+	case operation.Failed:
+		w, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: r.p.ID})
+		if err != nil {
+			return err
+		}
+		return r.s.moveTo(ctx, tx, w, workspace.GoneWrong, "")
 	case operation.Succeeded:
-		w, err := r.s.revise(ctx, tx, t, r.was.Workspace, a, func(w *workspace.Workspace) {
-			w.State, w.Why = workspace.Retired, r.was.Answer.Why
+		w, err := r.s.revise(ctx, tx, t, r.was.Workspace, a, func(w *workspace.Workspace) (err error) {
+			if r.dir != "" {
+				w.Dir = r.dir
+			}
 			if r.was.Answer.Preserved != "" {
 				w.Snapshot = r.was.Answer.Preserved
 			}
+			*w, err = w.To(workspace.InTrash, r.was.Answer.Why)
+			return err
 		})
 		if err != nil {
 			return err
 		}
 		return r.s.tellWorkspace(ctx, tx, t, w, event.WorkspaceRetired, "a workspace was removed: "+firstLine(w.Purpose), r.was.Answer)
-	case operation.Claimed, operation.Failed, operation.Unknown:
+	case operation.Claimed, operation.Unknown:
 	}
 	return nil
 }

@@ -59,6 +59,9 @@ func (s *Service) packetIn(ctx context.Context, r store.Reader, t *turn, h works
 	if w.Principal != t.Principal {
 		return packet{}, none
 	}
+	if w.Project == "" { // a directory of which nobody knows where it belongs
+		return p, nil
+	}
 	p.Admission, err = session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: w.Project, Principal: t.Principal, Act: act})
 	return p, err
 }
@@ -169,14 +172,16 @@ func (q *jobs) in(id string) (ids []string) {
 
 // revise writes the next revision of a workspace, after it was changed by change. It is for the commit that records the
 // change; somebody may have raised the revision meanwhile by another change in it.
-func (s *Service) revise(ctx context.Context, tx store.Tx, t *turn, id string, a *operation.Answer, change func(*workspace.Workspace)) (workspace.Workspace, error) {
+func (s *Service) revise(ctx context.Context, tx store.Tx, t *turn, id string, a *operation.Answer, change func(*workspace.Workspace) error) (workspace.Workspace, error) {
 	w, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: id})
 	if err != nil {
 		return w, err
 	}
 	w = w.Next(workspace.Step{Tool: t.Tool, Operation: t.op.ID, At: s.cfg.Now()})
 	if change != nil {
-		change(&w)
+		if err := change(&w); err != nil {
+			return w, err
+		}
 	}
 	if a != nil {
 		a.Handle = w.Handle().String()
@@ -184,9 +189,28 @@ func (s *Service) revise(ctx context.Context, tx store.Tx, t *turn, id string, a
 	return w, tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
 }
 
+// moveTo writes a workspace after an event that is no revision of it.
+func (s *Service) moveTo(ctx context.Context, tx store.Tx, w workspace.Workspace, e workspace.Event, why string) error {
+	w, err := w.To(e, why)
+	if err != nil {
+		return err
+	}
+	w.Changed = s.cfg.Now()
+	return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+}
+
 // tellWorkspace writes an event about a workspace.
 func (s *Service) tellWorkspace(ctx context.Context, tx store.Tx, t *turn, w workspace.Workspace, kind event.Kind, summary string, body any) error {
-	return s.tell(ctx, tx, t, kind, event.Refs{event.RefWorkspace: w.ID, event.RefProject: w.Project}, summary, body)
+	return s.tell(ctx, tx, t, kind, workspaceRefs(w), summary, body)
+}
+
+// workspaceRefs are what an event about a workspace is about. A directory that was found may belong to no project.
+func workspaceRefs(w workspace.Workspace) event.Refs {
+	refs := event.Refs{event.RefWorkspace: w.ID}
+	if w.Project != "" {
+		refs[event.RefProject] = w.Project
+	}
+	return refs
 }
 
 // conflictsDir is where the bundles of conflicts are in a working copy. It is nobody's change.

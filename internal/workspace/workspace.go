@@ -22,14 +22,19 @@ const (
 	Attention   State = "attention"   // an application whose outcome somebody has to decide
 	Integrated  State = "integrated"  // its changes are in the project
 	Quarantined State = "quarantined" // a directory that nobody vouches for
+	Missing     State = "missing"     // its directory is gone
+	Retiring    State = "retiring"    // it is being removed
 	Retired     State = "retired"     // final: its directory is in the trash
 )
 
+// States are all of them.
+var States = []State{Creating, Open, Suspended, Integrating, Attention, Integrated, Quarantined, Missing, Retiring, Retired}
+
 // Holds are the states in which the scope is claimed.
-var Holds = []State{Creating, Open, Integrating, Attention}
+var Holds = []State{Creating, Open, Integrating, Attention, Retiring}
 
 // Unfinished are the states of a workspace that is not forgotten.
-var Unfinished = []State{Creating, Open, Suspended, Integrating, Attention, Quarantined}
+var Unfinished = []State{Creating, Open, Suspended, Integrating, Attention, Quarantined, Missing, Retiring}
 
 // Overlap says whether others may claim what the workspace claims.
 type Overlap string
@@ -50,7 +55,9 @@ type Workspace struct {
 	By        operation.Name `json:"operation"`                   // that made it
 	Purpose   string         `json:"purpose"`
 	State     State          `json:"state"`
-	Why       string         `json:"why,omitempty"` // of suspended, quarantined, attention and retired
+	Why       string         `json:"why,omitempty"` // of suspended, quarantined, attention, missing and retired
+	Was       State          `json:"was,omitempty"` // before it was begun to be resumed or removed, with the reason of then
+	WasWhy    string         `json:"was_why,omitempty"`
 	Mutable   []Scope        `json:"mutable"`
 	Excludes  []string       `json:"excludes,omitempty"` // globs of what was not copied
 	Overlap   Overlap        `json:"on_overlap"`
@@ -151,11 +158,11 @@ func (w Workspace) In(states ...State) error {
 	}
 	r := operation.Refuse(WrongState, "the workspace is %s", w.State).With("state", w.State).With("handle", w.Handle().String())
 	switch w.State {
-	case Suspended, Quarantined:
+	case Suspended, Quarantined, Missing:
 		return r.Then(operation.Next{Tool: "resume_workspace", Args: map[string]any{"ws": w.ID, operation.IDField: "resume-" + w.ID}, Why: "opens it again"})
 	case Attention:
 		return r.Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.ID}, Why: "what is in dispute"})
-	case Retired, Integrated:
+	case Retired, Retiring, Integrated:
 		return r.Then(operation.Next{Tool: "create_agent_workspace", Args: map[string]any{}, Why: "makes another one"})
 	case Creating, Open, Integrating:
 	}
