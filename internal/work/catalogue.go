@@ -174,7 +174,7 @@ func catalogue() []tool {
 			Description: "What was done in a workspace, and what the project did to the same paths meanwhile. diff patch shows the lines.",
 		}, read: workspaceStatus},
 		{Tool: Tool{
-			Name: "integrate_agent_workspace", Set: SetWork, Destructive: true, Args: IntegrateWorkspace{},
+			Name: integrateTool, Set: SetWork, Destructive: true, Args: IntegrateWorkspace{},
 			Description: "Bring the changes of a workspace into the project: all or none. What both sides changed is merged where that is certain; else CONFLICTS, with the three sides in .conflicts/ of the workspace: resolve there, and call again with seen_current. mode plan shows what would happen.",
 		}, mutates: true, class: operation.FS, reads: integratePlans, read: planIntegrate, begin: beginIntegrate, recover: recoverIntegrate},
 		{Tool: Tool{

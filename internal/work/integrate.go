@@ -37,6 +37,9 @@ type IntegrateWorkspace struct {
 	Message  string            `json:"message,omitempty" jsonschema:"what the changes are, for the record"`
 }
 
+// integrateTool is the name under which operations are kept that bring a workspace into its project.
+const integrateTool = "integrate_agent_workspace"
+
 func integratePlans(t *turn) bool { return t.text("mode") == "plan" }
 
 // integration is the work of a workspace on its way into the project.

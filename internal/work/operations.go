@@ -104,6 +104,9 @@ func (s *Service) Resolve(ctx context.Context, tx store.Tx, by event.Actor, name
 	if o, err = operation.Resolve(o, v, s.cfg.Now()); err != nil {
 		return o, err
 	}
+	if err := s.decideDispute(ctx, tx, by, o, v); err != nil {
+		return o, err
+	}
 	o.Result, err = json.Marshal(operation.Answer{OK: o.State == operation.Succeeded, Status: operation.Outcome(o.State), Data: json.RawMessage(`{"resolved":` + strconv.Quote(string(v)) + `}`)})
 	if err != nil {
 		return o, err

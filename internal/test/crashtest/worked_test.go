@@ -84,6 +84,7 @@ func (w *worker) register() {
 type result struct {
 	OK     bool            `json:"ok"`
 	Status string          `json:"status"`
+	Handle string          `json:"handle"`
 	Data   json.RawMessage `json:"data"`
 	Error  *struct {
 		Code    string      `json:"code"`
