@@ -54,7 +54,7 @@ func (p *Place) Alias() error {
 // Resolve says where a path leads. It goes component by component, each relative to the directory before it, follows
 // links itself, and refuses what leaves the root, crosses a mount, or reaches into the runtime's own directories.
 //
-// ArgumentInvalid, Outside, LinkEscape, PathAlias (too many links), NotFound, NotAFile, NotADirectory, SpecialFile,
+// ArgumentInvalid, Outside, PathAlias (too many links), NotFound, NotAFile, NotADirectory, SpecialFile,
 // Unsupported, NameEncoding, FileDenied.
 func (r *Root) Resolve(path string, a Access) (*Place, error) {
 	switch {
@@ -131,7 +131,7 @@ func (w *walker) step(name string) (*Place, error) {
 		return nil, w.inArea()
 	}
 	facts, err := look(w.dir, name)
-	if errors.Is(err, fs.ErrNotExist) && w.access == Write {
+	if errors.Is(err, fs.ErrNotExist) {
 		return w.missing(name)
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func (w *walker) step(name string) (*Place, error) {
 	}
 	last := len(w.pending) == 0
 	switch {
-	case facts.Kind == Link && (!last || w.access != Look):
+	case facts.Kind == Link && (!last || w.access != Look || strings.HasSuffix(w.asked, "/")): // with a slash it is what the link leads to
 		return nil, w.follow(name)
 	case facts.Kind == Directory && w.root.areas[facts.ID]:
 		return nil, w.inArea()
@@ -218,7 +218,7 @@ func enterAllIn(dir *os.File, names ...string) (*os.File, error) {
 
 func (w *walker) escaped() error {
 	if len(w.through) > 0 {
-		return refuse(LinkEscape, "%s leaves the project through the link %s", w.asked, w.through[len(w.through)-1]).
+		return refuse(Outside, "%s leaves the project through the link %s", w.asked, w.through[len(w.through)-1]).
 			With("link", w.through[len(w.through)-1])
 	}
 	return refuse(Outside, "%s is not in the project", w.asked).With("path", w.asked)
@@ -245,16 +245,25 @@ func (w *walker) follow(name string) error {
 	return nil
 }
 
-// missing ends at a name that does not exist: it and all behind it are to be made.
+// missing ends at a name that does not exist: it and all behind it are to be made, or it is not found. What would lead out
+// if it existed is outside.
 func (w *walker) missing(name string) (*Place, error) {
 	missing := append([]string{name}, w.pending...)
+	depth, up := len(w.done), false
 	for _, name := range missing {
-		if name == ".." {
-			return nil, refuse(NotFound, "%s does not exist", w.asked)
-		}
-		if len(name) > maxName {
+		switch {
+		case len(name) > maxName:
 			return nil, refuse(ArgumentInvalid, "a name in the path is longer than %d bytes", maxName)
+		case name != "..":
+			depth++
+		case depth == 0:
+			return nil, w.escaped()
+		default:
+			depth, up = depth-1, true
 		}
+	}
+	if up || w.access != Write {
+		return nil, refuse(NotFound, "%s does not exist", w.asked)
 	}
 	p := w.place(name, Facts{Kind: Absent})
 	p.Missing = missing
