@@ -54,7 +54,7 @@ unit:
 	$(GO) test $(RACE) -shuffle=on -timeout 10m $(UNITS)
 	$(GO) test -run '^Test(Allocations|Memory)$$' -timeout 5m ./internal/gateway ./internal/shim
 	$(GO) test -run '^TestSplice' -timeout 5m ./internal/clientfile # all generated files: under the detector a part
-	$(GO) test -run '^TestThousandRuns$$' -timeout 5m ./internal/work # the thousand: under the detector a part
+	$(GO) test -run '^Test(ThousandRuns|DW13Oversized)$$' -timeout 5m ./internal/work # the thousand, and much output: under the detector a part
 	$(GO) test -run '^Test.*(AreLinear|AreFast)$$' -timeout 5m ./internal/text # 8 MB and no squares: under the detector a part
 
 story:

@@ -229,6 +229,7 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 	if c.ruling, err = s.cfg.Gate.Judge(ctx, c.Command); err != nil {
 		return command{}, err
 	}
+	t.units = c.ruling.Units
 	if c.ruling.Decision == policy.Deny {
 		return command{}, s.forbid(ctx, t, x, c)
 	}

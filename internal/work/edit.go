@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -31,7 +32,7 @@ type EditFiles struct {
 
 // FileEdit is one edit of a batch.
 type FileEdit struct {
-	Path         string        `json:"path" jsonschema:"relative to the project, or absolute"`
+	AskedPath
 	Op           string        `json:"op,omitempty" jsonschema:"create, update or rename; update without it"`
 	Expect       string        `json:"expect_sha256,omitempty" jsonschema:"update, rename: the hash that was read"`
 	To           string        `json:"to,omitempty" jsonschema:"rename: the new path"`
@@ -70,8 +71,9 @@ func editRehearses(t *turn) bool {
 
 // editedFile is what became of one file.
 type editedFile struct {
-	Path      string    `json:"path"`
+	shownPath
 	To        string    `json:"to,omitempty"`
+	ToPct     string    `json:"to_pct,omitempty"`
 	Op        string    `json:"op"`
 	Before    string    `json:"before_sha256,omitempty"`
 	After     string    `json:"after_sha256,omitempty"`
@@ -132,6 +134,11 @@ func (s *Service) planEdit(ctx context.Context, t *turn, act session.Act) (*edit
 	if len(in.Edits) == 0 || len(in.Edits) > maxEdits {
 		return nil, operation.Refuse(operation.LimitExceeded, "a batch has 1 to %d edits", maxEdits).With("limit", maxEdits).With("value", len(in.Edits))
 	}
+	for i := range in.Edits {
+		if err := in.Edits[i].decode(); err != nil {
+			return nil, err
+		}
+	}
 	x, err := s.at(ctx, t, in.Edits[0].Path, act)
 	if err != nil {
 		return nil, err
@@ -150,7 +157,7 @@ func (s *Service) planEdit(ctx context.Context, t *turn, act session.Act) (*edit
 		if err != nil {
 			x.close()
 			if r, ok := errors.AsType[*operation.Refusal](problem(err)); ok {
-				if r.Code == "STALE_REVISION" {
+				if r.Code == "STALE_REVISION" || r.Code == "REVISION_REQUIRED" {
 					r = r.Then(operation.Next{Tool: "read_file", Args: readAgain(in.InCopy, one.Path), Why: "what the file is now"})
 				}
 				return nil, r.With("edit", i)
@@ -166,8 +173,8 @@ func (s *Service) planEdit(ctx context.Context, t *turn, act session.Act) (*edit
 }
 
 func readAgain(in InCopy, path string) map[string]any {
-	args := map[string]any{"path": path}
-	for name, value := range map[string]string{"remote_session_id": in.Session, "handle": in.Handle} {
+	shown, args := showPath(path), map[string]any{}
+	for name, value := range map[string]string{"path": shown.Path, "path_pct": shown.Pct, "remote_session_id": in.Session, "handle": in.Handle} {
 		if value != "" {
 			args[name] = value
 		}
@@ -214,7 +221,7 @@ func (e *edit) create(ctx context.Context, in FileEdit) (int, error) {
 	after := text.Parse(data)
 	e.intents = append(e.intents, tree.Intent{Kind: tree.Add, Path: in.Path, Data: data})
 	diff := text.Diff("", p.Path, text.Parse(nil), after)
-	e.answer.Files = append(e.answer.Files, editedFile{Path: p.Path, Op: "create", After: digest(data), Added: after.Lines, EOL: &after.EOL, diff: diff})
+	e.answer.Files = append(e.answer.Files, editedFile{shownPath: showPath(p.Path), Op: "create", After: digest(data), Added: after.Lines, EOL: &after.EOL, diff: diff})
 	e.diff.WriteString(diff)
 	return len(data), nil
 }
@@ -229,8 +236,7 @@ func (e *edit) change(ctx context.Context, in FileEdit) (int, error) {
 	case p.Kind == tree.Absent:
 		return 0, operation.Refuse(operation.NotFound, "%s does not exist", in.Path)
 	case in.Expect == "":
-		return 0, operation.Refuse("REVISION_REQUIRED", "give expect_sha256 of %s, as read_file tells it", p.Path).
-			Then(operation.Next{Tool: "read_file", Args: map[string]any{"path": in.Path}, Why: "tells the hash"})
+		return 0, operation.Refuse("REVISION_REQUIRED", "give expect_sha256 of %s, as read_file tells it", p.Path)
 	}
 	c, err := p.Read(ctx, tree.MaxEdit)
 	if err != nil {
@@ -240,7 +246,7 @@ func (e *edit) change(ctx context.Context, in FileEdit) (int, error) {
 		return 0, operation.Refuse("STALE_REVISION", "%s has changed since it was read", p.Path).With("current_sha256", c.SHA256)
 	}
 	before := text.Parse(c.Data)
-	file := editedFile{Path: p.Path, Op: "update", Before: c.SHA256, After: c.SHA256, EOL: &before.EOL}
+	file := editedFile{shownPath: showPath(p.Path), Op: "update", Before: c.SHA256, After: c.SHA256, EOL: &before.EOL}
 	wanted, empty, err := in.edit()
 	if err != nil {
 		return 0, err
@@ -255,7 +261,7 @@ func (e *edit) change(ctx context.Context, in FileEdit) (int, error) {
 			return 0, err
 		}
 		defer to.Close()
-		file.Op, file.To = "rename", to.Path
+		file.Op, file.To, file.ToPct = "rename", showPath(to.Path).Path, showPath(to.Path).Pct
 		intent.Kind, intent.To = tree.Rename, in.To
 		if empty {
 			e.intents, e.answer.Files = append(e.intents, intent), append(e.answer.Files, file)
@@ -309,9 +315,9 @@ func (e *edit) question() *Question {
 	}
 	var shown strings.Builder
 	for _, f := range e.answer.Files {
-		shown.WriteString(f.Op + " " + f.Path)
-		if f.To != "" {
-			shown.WriteString(" to " + f.To)
+		shown.WriteString(f.Op + " " + cmp.Or(f.Path, f.Pct))
+		if to := cmp.Or(f.To, f.ToPct); to != "" {
+			shown.WriteString(" to " + to)
 		}
 		shown.WriteString("\n")
 	}

@@ -232,7 +232,7 @@ type InCopy struct {
 
 // Window is a part of a file.
 type Window struct {
-	Path     string `json:"path,omitempty" jsonschema:"relative to the project, or absolute"`
+	AskedPath
 	FromLine int    `json:"from_line,omitempty" jsonschema:"first line, 1-based; 1 without it"`
 	Lines    int    `json:"lines,omitempty" jsonschema:"1 to 5000; 400 without it"`
 	FromByte *int64 `json:"from_byte,omitempty" jsonschema:"instead of lines: first byte, 0-based"`
@@ -257,7 +257,7 @@ const (
 
 // fileWindow is what is told about a window.
 type fileWindow struct {
-	Path string `json:"path"`
+	shownPath
 	// SHA256 is null for a file that is too large to be hashed.
 	SHA256    json.RawMessage `json:"sha256,omitempty"`
 	Unchanged bool            `json:"unchanged,omitempty"`
@@ -285,13 +285,18 @@ func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
 	items := in.Items
 	single := len(items) == 0
 	if single {
-		if in.Path == "" {
+		if in.Path == "" && in.Pct == "" {
 			return nil, operation.Refuse(operation.ArgumentInvalid, "give path or items")
 		}
 		items = []Window{in.Window}
 	}
 	if len(items) > maxItems {
 		return nil, operation.Refuse(operation.LimitExceeded, "%d items are too many for one call", len(items)).With("limit", maxItems).With("value", len(items))
+	}
+	for i := range items {
+		if err := items[i].decode(); err != nil {
+			return nil, err
+		}
 	}
 	x, err := s.at(ctx, t, items[0].Path, session.ActRead)
 	if err != nil {
@@ -310,7 +315,7 @@ func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
 			return nil, err
 		}
 		if err != nil { // one item never fails the others
-			w = fileWindow{Path: one.Path, Error: s.refusalOf(ctx, t, err)}
+			w = fileWindow{shownPath: showPath(one.Path), Error: s.refusalOf(ctx, t, err)}
 		}
 		if w.Text != nil {
 			budget -= len(*w.Text)
@@ -328,7 +333,7 @@ func readFile(ctx context.Context, s *Service, t *turn) (any, error) {
 	}
 	answer := outcome{data: out[0], images: images}
 	if next := out[0].Next; next != nil {
-		args := readAgain(in.InCopy, out[0].Path)
+		args := readAgain(in.InCopy, items[0].Path)
 		if in.As != "" {
 			args["as"] = in.As
 		}
@@ -350,7 +355,7 @@ func (s *Service) readWindow(ctx context.Context, x *target, in Window, budget i
 		scanner = &text.Scanner{}
 		return scanner
 	}, func(c tree.Content, r io.ReaderAt) (err error) {
-		out = fileWindow{Path: p.Path, SHA256: hashOrNull(c.SHA256)}
+		out = fileWindow{shownPath: showPath(p.Path), SHA256: hashOrNull(c.SHA256)}
 		if in.IfSHA256 != "" && in.IfSHA256 == c.SHA256 {
 			out.Unchanged = true
 			return nil

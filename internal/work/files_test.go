@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
@@ -64,6 +66,17 @@ func (s *shop) file(t *testing.T, name string) string {
 	return string(b)
 }
 
+func (s *shop) save(t *testing.T, name, content string) {
+	t.Helper()
+	path := filepath.Join(s.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 type shownFile struct {
 	SHA256     string
 	Text       *string
@@ -100,6 +113,96 @@ func TestRT33CRLF(t *testing.T) {
 	f := read[shownFile](t, newShop(t).do(t, "read_file", `"path":"notes.txt"`))
 	if *f.Text != "a\nb\n" || f.EOL.Style != "crlf" || f.SHA256 != digest([]byte("a\r\nb\r\n")) {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestRT34Facts: RT-34 and RT-37. What is told about a file is the same whichever part of it is asked for, and of one that is
+// as the caller knows it no text is sent.
+func TestRT34Facts(t *testing.T) {
+	s := newShop(t)
+	type facts struct {
+		SHA256   string
+		Size     int64
+		Lines    int `json:"lines_total"`
+		Encoding string
+		BOM      bool
+		EOL      json.RawMessage
+		Final    bool `json:"final_newline"`
+	}
+	wide := func(text string) string {
+		raw := []byte{0xff, 0xfe}
+		for _, unit := range utf16.Encode([]rune(text)) {
+			raw = append(raw, byte(unit), byte(unit>>8))
+		}
+		return string(raw)
+	}
+	for name, c := range map[string]struct {
+		content, encoding, eol string
+		lines                  int
+		bom, final             bool
+	}{
+		"plain.txt":  {"one\ntwo\nthree", "utf-8", "lf", 3, false, false},
+		"mixed.txt":  {"one\r\ntwo\nthree\r\n", "utf-8", "mixed", 3, false, true},
+		"marked.txt": {"\ufeffone\r\ntwo\r\n", "utf-8", "crlf", 2, true, true},
+		"wide.txt":   {wide("eins\r\nzwölf\r\n𝄞\r\n"), "utf-16le", "crlf", 3, true, true},
+	} {
+		s.save(t, name, c.content)
+		whole := s.do(t, "read_file", `"path":%q`, name)
+		want := read[facts](t, whole)
+		var eol struct{ Style string }
+		if err := json.Unmarshal(want.EOL, &eol); err != nil {
+			t.Fatal(err)
+		}
+		if want.SHA256 != digest([]byte(c.content)) || want.Size != int64(len(c.content)) || want.Lines != c.lines || want.Encoding != c.encoding ||
+			want.BOM != c.bom || want.Final != c.final || eol.Style != c.eol {
+			t.Errorf("%s: %+v", name, want)
+		}
+		item := read[struct{ Items []json.RawMessage }](t, s.do(t, "read_file", `"items":[{"path":%q,"lines":1}]`, name)).Items[0]
+		for part, raw := range map[string]json.RawMessage{
+			"a line window": s.do(t, "read_file", `"path":%q,"from_line":2,"lines":1`, name).Data,
+			"a byte window": s.do(t, "read_file", `"path":%q,"from_byte":4,"bytes":4`, name).Data,
+			"an item":       item,
+		} {
+			var got facts
+			if err := json.Unmarshal(raw, &got); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s of %s: %+v, want %+v (%v)", part, name, got, want, err)
+			}
+		}
+		known := read[map[string]any](t, s.do(t, "read_file", `"path":%q,"if_sha256":%q`, name, want.SHA256))
+		if _, text := known["text"]; known["unchanged"] != true || known["sha256"] != want.SHA256 || text {
+			t.Errorf("%s is known: %v", name, known)
+		}
+		if old := read[map[string]any](t, s.do(t, "read_file", `"path":%q,"if_sha256":%q`, name, digest(nil))); old["unchanged"] != nil || old["text"] == nil {
+			t.Errorf("%s was known otherwise: %v", name, old)
+		}
+	}
+}
+
+// TestRT65Rename: RT-65, but for SIGKILL, which is TestRT65RenameKilled in crashtest.
+func TestRT65Rename(t *testing.T) {
+	s := newShop(t)
+	const was, is = "src/run.sh", "src/deep/start.sh"
+	s.save(t, was, "#!/bin/sh\r\necho \xff\n")
+	if err := os.Chmod(filepath.Join(s.root, was), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	before := s.file(t, was)
+	for id, c := range map[string]struct {
+		sum  string
+		code operation.Code
+	}{"rename-none": {"", "REVISION_REQUIRED"}, "rename-stale": {fmt.Sprintf(`,"expect_sha256":%q`, digest(nil)), "STALE_REVISION"}} {
+		refused(t, s.do(t, "edit_files", `"operation_id":%q,"edits":[{"op":"rename","path":%q,"to":%q%s}]`, id, was, is, c.sum), c.code, fault.AfterFix)
+	}
+	if _, err := os.Stat(filepath.Join(s.root, "src/deep")); err == nil || s.file(t, was) != before {
+		t.Error("a refused rename has changed something")
+	}
+	a := s.do(t, "edit_files", `"operation_id":"rename-right","edits":[{"op":"rename","path":%q,"to":%q,"expect_sha256":%q}]`, was, is, digest([]byte(before)))
+	info, err := os.Stat(filepath.Join(s.root, is))
+	if !a.OK || err != nil || info.Mode().Perm() != 0o750 || s.file(t, is) != before {
+		t.Errorf("%+v (%v), %v, %v", a, a.Refusal, info, err)
+	}
+	if _, err := os.Lstat(filepath.Join(s.root, was)); !os.IsNotExist(err) {
+		t.Errorf("the old name: %v", err)
 	}
 }
 

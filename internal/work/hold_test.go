@@ -372,12 +372,16 @@ func TestRT116Display(t *testing.T) {
 	}
 }
 
+// TestEditThatNeedsAYes: RT-61.
 func TestEditThatNeedsAYes(t *testing.T) {
 	s := newShop(t)
 	path := filepath.Join(s.root, ".mcp.json")
 	call := `"operation_id":"op-00001","edits":[{"path":".mcp.json","op":"create","content":"{}\n"},{"path":"x.txt","op":"create","content":"x\n"}]`
 	if a := s.do(t, "edit_files", "%s", call); a.Status != operation.OutcomeWaiting {
 		t.Fatalf("%+v (%v)", a, a.Refusal)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it was written before anybody was asked")
 	}
 	s.decide(t, s.pending(t), true)
 	s.start(t, s.db) // another daemon

@@ -37,11 +37,10 @@ func TestMain(m *testing.M) {
 type openGate struct{}
 
 func ruled(c Command, text string) (Ruling, error) {
-	v := policy.Verdict{Decision: policy.Allow, Units: []policy.Unit{}}
+	v := policy.Verdict{Decision: policy.Allow, Units: []policy.Unit{{Text: text, Decision: policy.Allow, Rule: "test", Reason: "the test says so"}}}
 	for word, decision := range map[string]policy.Decision{"forbidden": policy.Deny, "asked": policy.Confirm} {
 		if strings.Contains(text, word) {
-			v.Decision = decision
-			v.Units = append(v.Units, policy.Unit{Text: word, Decision: decision, Rule: "test", Reason: "the test says so"})
+			v.Decision, v.Units[0].Decision = decision, decision
 		}
 	}
 	return Ruling{Verdict: v, Frozen: policy.Freeze(c.Command, v, policy.Place{Target: c.Target}), Sandbox: Containment{Wanted: "none", Applied: "none", Network: true, Gaps: []string{}}}, nil

@@ -4,6 +4,8 @@ package work
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,9 +14,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"mcpx/internal/approval"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/policy"
 )
 
 // TestRT24AttachTellsWhatWaits: attach names the five newest questions to a person, and how many there are more.
@@ -230,5 +236,119 @@ func TestDW71PhantomJobs(t *testing.T) {
 	}
 	if starts, err := os.ReadFile(filepath.Join(b.root, "starts")); err != nil || string(starts) != "x\ny\n" {
 		t.Errorf("the commands were started %q, %v", starts, err)
+	}
+}
+
+// TestRT85Judged: each start that is judged leaves one policy.decided with what it consists of and the rule of each part,
+// whether it is let through, waits for a person or is refused.
+func TestRT85Judged(t *testing.T) {
+	b := newBench(t)
+	type told struct {
+		Decision policy.Decision
+		Units    []policy.Unit
+	}
+	for n, c := range []struct {
+		shell string
+		want  policy.Decision
+	}{{"echo plain", policy.Allow}, {"echo asked", policy.Confirm}, {"echo forbidden", policy.Deny}} {
+		for i, name := range []string{"start_command", "execute_command"} {
+			b.call(t, name, `{"operation_id":"op-judged-%d%d","remote_session_id":%q,"shell":%q,"distinct_from":"op-judged-%d0"}`, n, i, b.session, c.shell, n)
+			all := b.events(t, string(event.PolicyDecided))
+			if want := 2*n + i + 1; len(all) != want {
+				t.Fatalf("%q by %s: %d rulings are told, want %d", c.shell, name, len(all), want)
+			}
+			last := all[len(all)-1]
+			var got told
+			if err := json.Unmarshal(last.Body, &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Decision != c.want || last.Refs[event.RefOperation] != fmt.Sprintf("op-judged-%d%d", n, i) {
+				t.Errorf("%q by %s: %+v of %s", c.shell, name, got, last.Refs[event.RefOperation])
+			}
+			if len(got.Units) != 1 || got.Units[0].Text != c.shell || got.Units[0].Decision != c.want || got.Units[0].Rule != "test" {
+				t.Errorf("%q by %s consists of %+v", c.shell, name, got.Units)
+			}
+		}
+	}
+	asked, before := b.approvals(t), len(b.events(t, string(event.PolicyDecided)))
+	first := slices.IndexFunc(asked, func(a approval.Approval) bool { return a.Operation == "op-judged-10" })
+	b.decide(t, asked[first], true)
+	if a := b.call(t, "start_command", `{"operation_id":"op-judged-10","remote_session_id":%q,"shell":"echo asked","distinct_from":"op-judged-10"}`, b.session); !a.OK {
+		t.Errorf("after the yes: %+v (%v)", a, a.Refusal)
+	}
+	if after := len(b.events(t, string(event.PolicyDecided))); after != before {
+		t.Errorf("one start has %d rulings", after-before+1)
+	}
+}
+
+// TestRT95Output: parts of the output that are asked for by next_offset make up each stream, and none ends within a character,
+// also while the command still writes.
+func TestRT95Output(t *testing.T) {
+	b := newBench(t)
+	const rounds = 60
+	job := read[startedJob](t, b.run(t, "start_command", fmt.Sprintf(`"shell":"for i in $(seq %d); do printf '€uro 𝄞 %%d\n' $i; printf 'ärger %%d\n' $i >&2; done"`, rounds))).Job
+	var want [2]strings.Builder
+	for i := 1; i <= rounds; i++ {
+		fmt.Fprintf(&want[0], "€uro 𝄞 %d\n", i)
+		fmt.Fprintf(&want[1], "ärger %d\n", i)
+	}
+	for n, stream := range []operation.Stream{operation.Stdout, operation.Stderr} {
+		for _, size := range []int{5, 1000} { // a character has up to four bytes
+			var all strings.Builder
+			for at := int64(0); ; {
+				s := b.status(t, job, fmt.Sprintf(`,"output":{"stream":%q,"offset":%d,"max":%d}`, stream, at, size))
+				w := s.Stdout
+				if stream == operation.Stderr {
+					w = s.Stderr
+				}
+				if w.Base64 != "" || w.Offset != at || w.Next != at+int64(len(w.Text)) || len(w.Text) > size || !utf8.ValidString(w.Text) {
+					t.Fatalf("%s at %d in %d bytes: %+v", stream, at, size, w)
+				}
+				all.WriteString(w.Text)
+				if w.Next == at && s.State.Final() {
+					break
+				}
+				at = w.Next
+			}
+			if all.String() != want[n].String() {
+				t.Errorf("%s in parts of %d has %d bytes, want %d", stream, size, all.Len(), want[n].Len())
+			}
+		}
+	}
+}
+
+// TestDW13Oversized: fifty million bytes of output, a part of it without MCPX_TEST_FULL, are answered by their end within
+// what an answer may have, and are read whole, byte for byte, by this daemon and by the next one. Their reference is the
+// job: output is kept where it was written, and command_status gives every byte of it.
+func TestDW13Oversized(t *testing.T) {
+	size := 5_000_000
+	if os.Getenv("MCPX_TEST_FULL") != "" {
+		size *= 10
+	} else if raceOn {
+		size /= 10
+	}
+	b := newBench(t)
+	a := b.run(t, "execute_command", fmt.Sprintf(`"wait_ms":25000,"output_bytes":20000,"argv":["awk","BEGIN { x = 1; while (n < %d) { x = (x * 16807) %% 2147483647; l = sprintf(\"%%010d\", x); printf \"%%s\", l; n += 10 } }"]`, size))
+	job := read[struct {
+		Job string `json:"job_id"`
+	}](t, a).Job
+	if raw, err := json.Marshal(a); err != nil || len(raw) > 24576 {
+		t.Errorf("the answer has %d bytes, %v", len(raw), err)
+	}
+	s := b.until(t, job, "its end", gone)
+	if s.Stdout.Bytes != int64(size) || s.Stdout.Dropped != 0 {
+		t.Fatalf("%d bytes of output, %d dropped", s.Stdout.Bytes, s.Stdout.Dropped)
+	}
+	sum := sha256.New() // of the same generator
+	for n, x := 0, 1; n < size; n += 10 {
+		x = x * 16807 % 2147483647
+		sum.Write(fmt.Appendf(nil, "%010d", x))
+	}
+	want := hex.EncodeToString(sum.Sum(nil))
+	for _, when := range []string{"by this daemon", "by the next one"} {
+		if got := digest([]byte(b.all(t, job, operation.Stdout))); got != want {
+			t.Errorf("read %s it is other than what was written", when)
+		}
+		b.restart(t)
 	}
 }

@@ -99,6 +99,25 @@ func showPath(path string) shownPath {
 	return shownPath{Pct: text.EncodePath(path)}
 }
 
+// AskedPath is a path in a call: as it is, or percent-encoded as an answer shows one that is no plain text.
+type AskedPath struct {
+	Path string `json:"path,omitempty" jsonschema:"relative to the project, or absolute"`
+	Pct  string `json:"path_pct,omitempty" jsonschema:"instead of path, as an answer shows it"`
+}
+
+// decode makes Path what path_pct says.
+func (p *AskedPath) decode() (err error) {
+	switch {
+	case p.Pct == "":
+		return nil
+	case p.Path != "":
+		return operation.Refuse(operation.ArgumentInvalid, "give one of path and path_pct")
+	}
+	p.Path, err = text.DecodePath(p.Pct)
+	p.Pct = ""
+	return problem(err)
+}
+
 // within bounds a number of a call: from 1 to most, usual without it.
 func within(given, usual, most int) int {
 	if given < 1 {

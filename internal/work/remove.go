@@ -32,7 +32,7 @@ type RemoveFiles struct {
 
 // RemoveTarget is something to remove.
 type RemoveTarget struct {
-	Path   string `json:"path" jsonschema:"relative to the project, or absolute"`
+	AskedPath
 	Expect string `json:"expect_sha256,omitempty" jsonschema:"files: the hash that was read"`
 }
 
@@ -140,6 +140,11 @@ type preparation struct {
 }
 
 func (s *Service) prepareRemoval(ctx context.Context, t *turn, in RemoveFiles) (effect, error) {
+	for i := range in.Targets {
+		if err := in.Targets[i].decode(); err != nil {
+			return nil, err
+		}
+	}
 	x, err := s.at(ctx, t, in.Targets[0].Path, session.ActChange)
 	if err != nil {
 		return nil, err

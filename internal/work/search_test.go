@@ -19,17 +19,6 @@ import (
 	"mcpx/internal/operation"
 )
 
-func (s *shop) save(t *testing.T, name, content string) {
-	t.Helper()
-	path := filepath.Join(s.root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // pages calls a tool until its answer is complete.
 func pages[T any](t *testing.T, s *shop, tool, args string, next func(T) (cursor string, complete bool)) (all []T) {
 	t.Helper()

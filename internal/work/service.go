@@ -147,10 +147,11 @@ type turn struct {
 	op   operation.Operation // of a call with an effect
 	// subject is what a person said yes to, for the dispatch; "" nobody had to be asked.
 	subject string
-	keeper  keeper      // of an effect that has rows of its own
-	left    atomic.Bool // nobody waits for the end any more
-	hungUp  func() bool // its caller left before it was told that the work goes on
-	ground  ground      // of a call that answers with it
+	units   []policy.Unit // of a command that was judged, for the record; nil: none was
+	keeper  keeper        // of an effect that has rows of its own
+	left    atomic.Bool   // nobody waits for the end any more
+	hungUp  func() bool   // its caller left before it was told that the work goes on
+	ground  ground        // of a call that answers with it
 	files   map[session.Evidence]fileVerdict
 	copied  copied // of a call that registers an artifact
 }

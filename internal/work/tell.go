@@ -110,7 +110,8 @@ func (s *Service) tellRuling(ctx context.Context, tx store.Tx, t *turn, asked *Q
 	return s.tell(ctx, tx, t, event.PolicyDecided, nil, t.op.Tool+": "+string(decision), struct {
 		Decision policy.Decision `json:"decision"`
 		Reasons  []string        `json:"reasons"`
-	}{decision, reasons})
+		Units    []policy.Unit   `json:"units,omitempty"`
+	}{decision, reasons, t.units})
 }
 
 // fileTold is one file that an effect has changed.
@@ -143,14 +144,14 @@ func (s *Service) tellFiles(ctx context.Context, tx store.Tx, t *turn, data any)
 func (e edited) told() []fileTold {
 	all := make([]fileTold, 0, len(e.Files))
 	for _, f := range e.Files {
-		if f.Unchanged && f.To == "" {
+		if f.Unchanged && f.To+f.ToPct == "" {
 			continue
 		}
 		body := struct {
 			editedFile
 			Diff string `json:"diff,omitempty"`
 		}{f, f.diff}
-		all = append(all, fileTold{kind: event.FileChanged, root: e.root, what: f.Op, file: body, path: cmp.Or(f.To, f.Path)})
+		all = append(all, fileTold{kind: event.FileChanged, root: e.root, what: f.Op, file: body, path: cmp.Or(f.To, f.ToPct, f.Path, f.Pct)})
 	}
 	return all
 }

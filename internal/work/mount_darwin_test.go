@@ -1,0 +1,5 @@
+package work
+
+import "errors"
+
+func bind(string, string) error { return errors.ErrUnsupported }
