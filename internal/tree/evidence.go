@@ -57,6 +57,8 @@ var verdicts = map[ChangeKind]map[evidence]verdict{
 		{none, none, expected}:    applied,
 		{none, none, foreign}:     over,
 		{foreign, none, expected}: changed, // docs/decisions/0028
+		{foreign, none, none}:     missed,
+		{none, none, none}:        missed,
 	},
 	Rename: {
 		{expected, none, none}:    notYet,

@@ -61,7 +61,9 @@ func (w *worker) aside() {
 // reads makes a call that changes nothing, again when the daemon is killed meanwhile.
 func (w *worker) reads(tool string, args map[string]any, data any) {
 	w.t.Helper()
-	args["remote_session_id"] = w.session
+	if w.session != "" {
+		args["remote_session_id"] = w.session
+	}
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -153,7 +155,7 @@ func (w *worker) integrate(operation, handle string, from, to map[string]string)
 // cannot be, CONTESTED names exactly that one: then the workspace waits for resolve_operation, which works both ways. Without
 // MCPX_TEST_FULL some of the paths are tried.
 func TestDW40EveryPath(t *testing.T) {
-	paths := []int{1, 2, 17, 25, 34, 49, 50}
+	paths := []int{1, 14, 27, 40, 50} // the first path, one of each kind, and the last
 	if os.Getenv("MCPX_TEST_FULL") != "" {
 		paths = paths[:0]
 		for k := range 50 {
@@ -162,7 +164,7 @@ func TestDW40EveryPath(t *testing.T) {
 	}
 	for n, k := range paths {
 		for _, foreign := range []string{"nobody", "next", "both"} {
-			if k == 50 && foreign != "nobody" || foreign == "both" && os.Getenv("MCPX_TEST_FULL") == "" && n%2 == 0 {
+			if k == 50 && foreign != "nobody" || foreign == "both" && os.Getenv("MCPX_TEST_FULL") == "" && n == 0 {
 				continue
 			}
 			t.Run(fmt.Sprintf("%d-%s", k, foreign), func(t *testing.T) {
@@ -206,6 +208,7 @@ func everyIntegrated(t *testing.T, k int, foreign, verdict string) {
 	args := map[string]any{"handle": handle}
 	w.dies("integrate_agent_workspace", "integrate-1", args)
 	var done, next []string
+	bytesOf := func(name string) bool { return before[name] == "" || after[name] == "" || before[name][10:] != after[name][10:] } // not the mode alone
 	now := treeOf(t, w.dir)
 	for i := range 50 {
 		if name := fmt.Sprintf("f%02d", i); now[name] == after[name] {
@@ -227,11 +230,11 @@ func everyIntegrated(t *testing.T, k int, foreign, verdict string) {
 	}
 	if foreign != "nobody" {
 		want, code = maps.Clone(before), "CANONICAL_MOVED"
-		theirs(next[0])
+		theirs(next[slices.IndexFunc(next, bytesOf)])
 	}
 	disputed := ""
 	if foreign == "both" {
-		disputed, code = done[len(done)-1], "CONTESTED"
+		disputed, code = done[slices.IndexFunc(done, bytesOf)], "CONTESTED"
 		theirs(disputed)
 	}
 	first := w.again("integrate_agent_workspace", "integrate-1", args)
@@ -257,8 +260,9 @@ func everyIntegrated(t *testing.T, k int, foreign, verdict string) {
 	if !slices.Equal(named, []string{disputed}) {
 		t.Errorf("contested are %q, want %s", named, disputed)
 	}
+	w.session = "" // operations are of no session
 	if said := w.do("resolve_operation", "resolve-1", map[string]any{"target": "integrate-1", "verdict": verdict, "evidence": "looked at it"}, nil); !said.OK {
-		t.Errorf("%s: %s", verdict, said.code())
+		t.Errorf("%s: %+v", verdict, said.Error)
 	}
 	w.holds("resolve-1", want)
 	w.stands(handle, map[string]string{"done": "integrated", "not_done": "open", "abandon": "open"}[verdict])

@@ -88,6 +88,7 @@ type result struct {
 	Data   json.RawMessage `json:"data"`
 	Error  *struct {
 		Code    string      `json:"code"`
+		Message string      `json:"message"`
 		Retry   fault.Retry `json:"retry"`
 		Details struct {
 			Paths []struct {
