@@ -14,7 +14,7 @@ import (
 )
 
 // cut is an agent whose daemon dies once, at a point, and is started again by the test: in between the test looks at what is
-// there, or changes it.
+// there, or changes it. A point of another kind of process has its kind before it, as in supervise/NAME#1.
 func cut(t *testing.T, at string, settings script, policy string) *worker {
 	t.Helper()
 	if rig.Look(os.Getpid()).Parent == 0 {
@@ -23,7 +23,10 @@ func cut(t *testing.T, at string, settings script, policy string) *worker {
 	g := rig.New(t)
 	g.Binary = rig.Tagged(t, "crash")
 	if at != "" {
-		settings = append(slices.Clone(settings), "MCPX_CRASH_AT=daemon/"+at, "MCPX_CRASH_ONCE="+filepath.Join(t.TempDir(), "once"))
+		if !strings.Contains(at, "/") {
+			at = "daemon/" + at
+		}
+		settings = append(slices.Clone(settings), "MCPX_CRASH_AT="+at, "MCPX_CRASH_ONCE="+filepath.Join(t.TempDir(), "once"))
 	}
 	g.Extra = settings
 	writePolicy(t, g, policy)
@@ -171,6 +174,43 @@ func (w *worker) write(name, content string) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// TestRT65RenameKilled: RT-65. Wherever a rename is cut off, the file is under its old name until it is under the new one, and
+// in the end under that alone, with its permissions.
+func TestRT65RenameKilled(t *testing.T) {
+	for _, at := range []string{"fs.exchange.before#1", "fs.renamed#1", "fs.exchange.after#1", "fs.dirsync.after#1", "op.record.before#1"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			w := cut(t, at, nil, "")
+			w.register()
+			w.write("run.sh", "#!/bin/sh\n")
+			if err := os.Chmod(filepath.Join(w.dir, "run.sh"), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			w.is["run.sh"] = "#!/bin/sh\n"
+			args := map[string]any{"edits": []edit{{"op": "rename", "path": "run.sh", "to": "start.sh", "expect_sha256": w.sum("run.sh")}}}
+			w.dies("edit_files", "rename-one-1", args)
+			found := 0
+			for _, name := range []string{"run.sh", "start.sh"} {
+				raw, err := os.ReadFile(filepath.Join(w.dir, name))
+				if err == nil && string(raw) == w.is["run.sh"] {
+					found++
+				}
+			}
+			if found == 0 {
+				t.Error("the file is under neither name")
+			}
+			if last := w.again("edit_files", "rename-one-1", args); !last.OK {
+				t.Errorf("%+v", last)
+			}
+			w.whole("rename-one-1", map[string]string{"start.sh": w.is["run.sh"]})
+			if info, err := os.Stat(filepath.Join(w.dir, "start.sh")); err != nil || info.Mode().Perm() != 0o750 {
+				t.Errorf("%v, %v", info, err)
+			}
+			w.clean()
+		})
 	}
 }
 

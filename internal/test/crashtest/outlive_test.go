@@ -1,0 +1,206 @@
+//go:build unix
+
+package crashtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"mcpx/internal/test/rig"
+)
+
+// allowShell lets shells run without a person.
+const allowShell = "[commands]\nlift = [\"interp\"]\n[[commands.rule]]\nid = \"crashtest\"\ndecision = \"allow\"\nprogram = \"sh\"\n"
+
+// outliving is a command with a number, so many lines of output, and a time: until go is there, or so many seconds.
+const outliving = `
+echo begun-$1 >> begun-$1
+echo $$ > pid-$1
+seq 1 $2
+echo error-$1 >&2
+if [ $3 = go ]; then until [ -e go ]; do sleep 0.05; done; else sleep $3; fi
+echo over-$1 >> over-$1
+exit $1
+`
+
+// TestDW6JobsOutliveTheDaemon: DW-6 and RT-90 with SIGKILL, RT-97 with SIGTERM. Twenty commands with times, output and exit
+// codes of their own run, wait, and end while there is no daemon. The next one knows how each ended and what it wrote, none
+// ran twice, and none is told to be what it is not.
+func TestDW6JobsOutliveTheDaemon(t *testing.T) {
+	for name, how := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outlive(t, how)
+		})
+	}
+}
+
+func outlive(t *testing.T, how syscall.Signal) {
+	const n = 20
+	w := cut(t, "", commands, allowShell)
+	w.register()
+	w.write("job.sh", outliving)
+	begun := func(i int) bool { return w.runs(fmt.Sprintf("begun-%d", i)) > 0 }
+	over := func(i int) bool { return w.runs(fmt.Sprintf("over-%d", i)) > 0 }
+	count := func(holds func(int) bool) (all int) {
+		for i := range n {
+			if holds(i) {
+				all++
+			}
+		}
+		return all
+	}
+	var ids []string
+	for i := range n {
+		// Most end by themselves, while the daemon is there, while it is not, or later; some wait for the test.
+		wait := fmt.Sprintf("0.%d", 1+i%8*2)
+		if i%8 > 5 {
+			wait = "go"
+		}
+		var j job
+		last := w.do("start_command", fmt.Sprintf("outlive-%02d", i), map[string]any{"argv": []string{"sh", "job.sh", fmt.Sprint(i), fmt.Sprint(1000 * i), wait}}, nil)
+		if !last.OK {
+			t.Fatalf("start %d: %+v", i, last)
+		}
+		if err := json.Unmarshal(last.Data, &j); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, j.ID)
+	}
+	defer w.write("go", "") // however the test ends, they do
+	rig.Until(t, stepWithin, "some commands run", func() bool { return count(begun)-count(over) >= 4 })
+	was := count(over)
+	if err := syscall.Kill(w.g.PID(), how); err != nil {
+		t.Fatal(err)
+	}
+	w.g.Wait()
+	rig.Until(t, stepWithin, "a command has ended without a daemon", func() bool { return count(over) > was })
+	w.g.Serve()
+
+	for i, id := range ids { // while some run: what is told of each is what is there
+		if !begun(i) {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(w.dir, fmt.Sprintf("pid-%d", i)))
+		pid, bad := strconv.Atoi(strings.TrimSpace(string(raw)))
+		if err != nil || bad != nil {
+			continue // it has only just begun
+		}
+		var j job
+		w.status(map[string]any{"job_id": id}, &j)
+		if final := j.State != "running" && j.State != "starting"; final && !over(i) {
+			t.Errorf("job %d (%d, alive %t) is told to be %s, and has not ended", i, pid, rig.Alive(pid), j.State)
+		}
+	}
+	w.write("go", "")
+	for i, id := range ids {
+		j := w.state(id)
+		if j.State != "exited" || j.Code == nil || *j.Code != i {
+			t.Errorf("job %d: %+v", i, j)
+		}
+		var want strings.Builder
+		for k := 1; k <= 1000*i; k++ {
+			fmt.Fprintln(&want, k)
+		}
+		if out := w.output(id, "stdout"); out != want.String() {
+			t.Errorf("job %d wrote %d bytes, want %d", i, len(out), want.Len())
+		}
+		if errs := w.output(id, "stderr"); errs != fmt.Sprintf("error-%d\n", i) {
+			t.Errorf("job %d complains %q", i, errs)
+		}
+		if b, o := w.runs(fmt.Sprintf("begun-%d", i)), w.runs(fmt.Sprintf("over-%d", i)); b != 1 || o != 1 {
+			t.Errorf("job %d began %d times and ended %d times", i, b, o)
+		}
+	}
+}
+
+// status reads what is told about a job, by a daemon that nobody kills.
+func (w *worker) status(args map[string]any, into any) {
+	w.t.Helper()
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": "command_status", "arguments": args}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r, err := w.post(body)
+	if err == nil {
+		err = json.Unmarshal(r.Data, into)
+	}
+	if err != nil {
+		w.t.Fatalf("%v: %s, %v", args, r.code(), err)
+	}
+}
+
+// output is a whole stream of a job.
+func (w *worker) output(id, stream string) string {
+	w.t.Helper()
+	type part struct {
+		Text string `json:"text"`
+		Next int    `json:"next_offset"`
+	}
+	var all strings.Builder
+	for at := 0; ; {
+		var shown struct {
+			Stdout, Stderr part
+		}
+		w.status(map[string]any{"job_id": id, "output": map[string]any{"stream": stream, "offset": at, "max": 20000}}, &shown)
+		got := shown.Stdout
+		if stream == "stderr" {
+			got = shown.Stderr
+		}
+		all.WriteString(got.Text)
+		if got.Next == at {
+			return all.String()
+		}
+		at = got.Next
+	}
+}
+
+// TestDW60Gate: DW-60. Whoever dies around the start of a command, it is started once at most, and what is told of it is so:
+// before the start is recorded it did not run, afterwards it is lost when its supervisor dies, and failed when its stub does.
+// What did not run is started once by the next try: the same call when the daemon died, a new one when the daemon has seen
+// its supervisor fail. A supervisor that comes late is TestFence in shim.
+func TestDW60Gate(t *testing.T) {
+	for at, c := range map[string]struct {
+		code string // of the call
+		runs int
+	}{
+		"supervise/job.lock.taken#1":      {"SPAWN_FAILED", 0},
+		"supervise/job.started.fsynced#1": {"OUTCOME_UNKNOWN", 0},
+		"supervise/job.stub.released#1":   {"SPAWN_FAILED", 0},
+		"daemon/job.mkdir.after#1":        {"", 1},
+		"daemon/job.supervisor.spawned#1": {"", 1},
+		"supervise/job.exit.written#1":    {"", 1},
+	} {
+		t.Run(strings.ReplaceAll(at, "/", "-"), func(t *testing.T) {
+			t.Parallel()
+			w := cut(t, at, commands, allowTee)
+			w.register()
+			if strings.HasPrefix(at, "daemon/") {
+				w.dies("execute_command", "gate-0001", tee("gate-0001"))
+				w.g.Serve()
+			}
+			first := w.do("execute_command", "gate-0001", tee("gate-0001"), nil)
+			if n := w.runs("gate-0001"); first.code() != c.code || n != c.runs {
+				t.Errorf("the call: %q, %+v; the command ran %d times, want %q and %d", first.code(), first, n, c.code, c.runs)
+			}
+			w.g.Kill()
+			w.g.Serve()
+			if again := w.do("execute_command", "gate-0001", tee("gate-0001"), nil); again.code() != first.code() || w.runs("gate-0001") != c.runs {
+				t.Errorf("after a restart: %q, it ran %d times", again.code(), w.runs("gate-0001"))
+			}
+			if c.code == "SPAWN_FAILED" {
+				args := tee("gate-0001")
+				args["distinct_from"] = "gate-0001"
+				if next := w.do("execute_command", "gate-0002", args, nil); first.Error.Retry != "new_id" || !next.OK || w.runs("gate-0001") != 1 {
+					t.Errorf("tried anew: %+v, it ran %d times", next, w.runs("gate-0001"))
+				}
+			}
+		})
+	}
+}
