@@ -267,6 +267,51 @@ func (c *Client) JobLogs(ctx context.Context, in JobLogsQuery, emit func(JobChun
 	return lines(ctx, c, "job.logs", in, emit)
 }
 
+// Workspaces lists workspaces.
+func (c *Client) Workspaces(ctx context.Context, in WorkspacesQuery) (WorkspacePage, error) {
+	return call[WorkspacePage](ctx, c, "workspace.list", in)
+}
+
+// Workspace shows one workspace.
+func (c *Client) Workspace(ctx context.Context, in WorkspaceRef) (WorkspaceView, error) {
+	return call[WorkspaceView](ctx, c, "workspace.show", in)
+}
+
+// WorkspaceDiff shows what was done in a workspace.
+func (c *Client) WorkspaceDiff(ctx context.Context, in WorkspaceDiffQuery) (WorkspaceDiff, error) {
+	return call[WorkspaceDiff](ctx, c, "workspace.diff", in)
+}
+
+// PlanIntegration says what an integration would do.
+func (c *Client) PlanIntegration(ctx context.Context, in PlanIntegration) (IntegrationOutcome, error) {
+	return call[IntegrationOutcome](ctx, c, "workspace.plan", in)
+}
+
+// CreateWorkspace makes a workspace.
+func (c *Client) CreateWorkspace(ctx context.Context, in CreateWorkspace) (WorkspaceChanged, error) {
+	return call[WorkspaceChanged](ctx, c, "workspace.create", in)
+}
+
+// IntegrateWorkspace brings the changes of a workspace into its project.
+func (c *Client) IntegrateWorkspace(ctx context.Context, in IntegrateWorkspace) (IntegrationOutcome, error) {
+	return call[IntegrationOutcome](ctx, c, "workspace.integrate", in)
+}
+
+// SuspendWorkspace puts a workspace aside.
+func (c *Client) SuspendWorkspace(ctx context.Context, in SuspendWorkspace) (WorkspaceChanged, error) {
+	return call[WorkspaceChanged](ctx, c, "workspace.suspend", in)
+}
+
+// ResumeWorkspace goes on with a workspace.
+func (c *Client) ResumeWorkspace(ctx context.Context, in WorkspaceRef) (WorkspaceChanged, error) {
+	return call[WorkspaceChanged](ctx, c, "workspace.resume", in)
+}
+
+// RemoveWorkspace removes a workspace.
+func (c *Client) RemoveWorkspace(ctx context.Context, in WorkspaceRef) (WorkspaceChanged, error) {
+	return call[WorkspaceChanged](ctx, c, "workspace.remove", in)
+}
+
 // Tokens lists tokens.
 func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) {
 	return call[TokenPage](ctx, c, "token.list", in)

@@ -61,6 +61,15 @@ type Service interface {
 	Jobs(ctx context.Context, in JobsQuery) (JobPage, error)
 	Job(ctx context.Context, in JobRef) (JobView, error)
 	JobLogs(ctx context.Context, in JobLogsQuery, emit func(JobChunk) error) error
+	Workspaces(ctx context.Context, in WorkspacesQuery) (WorkspacePage, error)
+	Workspace(ctx context.Context, in WorkspaceRef) (WorkspaceView, error)
+	WorkspaceDiff(ctx context.Context, in WorkspaceDiffQuery) (WorkspaceDiff, error)
+	PlanIntegration(ctx context.Context, in PlanIntegration) (IntegrationOutcome, error)
+	CreateWorkspace(ctx context.Context, in CreateWorkspace) (WorkspaceChanged, error)
+	IntegrateWorkspace(ctx context.Context, in IntegrateWorkspace) (IntegrationOutcome, error)
+	SuspendWorkspace(ctx context.Context, in SuspendWorkspace) (WorkspaceChanged, error)
+	ResumeWorkspace(ctx context.Context, in WorkspaceRef) (WorkspaceChanged, error)
+	RemoveWorkspace(ctx context.Context, in WorkspaceRef) (WorkspaceChanged, error)
 
 	AuthCapabilities(ctx context.Context, in None) (AuthCapabilities, error)
 	InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error)

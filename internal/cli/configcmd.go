@@ -90,7 +90,7 @@ func pathGiven(a Args) (string, error) {
 
 // configQuery asks about the files that the agents would read if they were started where this command was.
 func (e *Env) configQuery(ctx context.Context, a Args) (api.Service, api.ConfigQuery, error) {
-	project, err := workspace(a.String("project"))
+	project, err := agentProject(a.String("project"))
 	if err != nil {
 		return nil, api.ConfigQuery{}, err
 	}

@@ -127,6 +127,14 @@ var jsonOf = map[string][]string{
 	"token revoke":                 {"tok_a"},
 	"token rotate":                 {"tok_a"},
 	"version":                      {},
+	"workspace create":             {"shop", "--purpose", "prices", "--change", "prices"},
+	"workspace diff":               {"ws_a"},
+	"workspace integrate":          {"ws_a"},
+	"workspace list":               {},
+	"workspace remove":             {"ws_a"},
+	"workspace resume":             {"ws_a"},
+	"workspace show":               {"ws_a"},
+	"workspace suspend":            {"ws_a"},
 }
 
 // noJSON lists the commands whose stdout is no answer, with the reason.

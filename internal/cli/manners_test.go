@@ -46,7 +46,7 @@ func TestUnknownWords(t *testing.T) {
 		"logs x":                   "did you mean `mcpx server logs` or `mcpx job logs`?",
 		"call x y":                 "did you mean `mcpx server call`?",
 		"import f":                 "did you mean `mcpx server import` or `mcpx catalog import`?",
-		"rm x":                     "did you mean `mcpx server remove` or `mcpx project remove` or `mcpx profile remove` or `mcpx credential remove`?",
+		"rm x":                     "did you mean `mcpx server remove` or `mcpx workspace remove` or `mcpx project remove` or `mcpx profile remove` or `mcpx credential remove`?",
 		"server rm x":              "did you mean `mcpx server remove`?",
 		"server ls":                "did you mean `mcpx server list`?",
 		"server delete x":          "did you mean `mcpx server remove`?",

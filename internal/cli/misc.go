@@ -37,7 +37,7 @@ var connect = Command{
 		if err != nil {
 			return err
 		}
-		cwd, err := workspace(a.String("cwd"))
+		cwd, err := agentProject(a.String("cwd"))
 		if err != nil {
 			return err
 		}
@@ -121,8 +121,8 @@ func (e *Env) passed(ctx context.Context, server string, names []string) (map[st
 // variableName is what --pass accepts.
 var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// workspace is the project of the agent: where it started the bridge, unless a flag says otherwise.
-func workspace(flag string) (string, error) {
+// agentProject is the project of the agent: where it started the bridge, unless a flag says otherwise.
+func agentProject(flag string) (string, error) {
 	if flag != "" {
 		return directory(flag)
 	}

@@ -21,6 +21,7 @@ var noCommand = map[string]string{
 	"catalog.accept":  "mcpx catalog review --tools",
 	"agent.set":       "`mcpx agents discover` sets the level with its flags",
 	"plans.apply":     "`mcpx apply` with several plans or with --all",
+	"workspace.plan":  "`mcpx workspace integrate --plan`",
 	"receipt.list":    "`mcpx rollback` without a receipt lists them",
 }
 

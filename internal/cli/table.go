@@ -18,6 +18,7 @@ var groups = []Group{
 	{Path: "session", Short: "See and share the remote sessions at /mcp"},
 	{Path: "operation", Short: "See what agents do at /mcp, and say how it ended"},
 	{Path: "job", Short: "See the commands that agents run at /mcp"},
+	{Path: "workspace", Short: "See and move the work of agents in copies of a project"},
 	{Path: "token", Short: "Make, rotate and end the tokens of agents"},
 }
 
@@ -45,6 +46,7 @@ func commands() []Command {
 		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,
 		operationList, operationShow, operationResolve,
 		jobList, jobShow, jobLogs,
+		workspaceList, workspaceShow, workspaceDiff, workspaceCreate, workspaceIntegrate, workspaceSuspend, workspaceResume, workspaceRemove,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,
 		demoServer, version,

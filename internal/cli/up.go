@@ -38,7 +38,7 @@ var up = Command{
 			return err
 		}
 		ids := id.NewSource(e.Now, rand.Reader)
-		project, err := workspace("")
+		project, err := agentProject("")
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ import (
 	"mcpx/internal/operation"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
+	"mcpx/internal/workspace"
 )
 
 // Gateway is the data path as control needs it.
@@ -105,6 +107,8 @@ type Config struct {
 	HandoffKey  []byte
 	// Holds are the operations at /mcp that wait for a person.
 	Holds Holds
+	// Work carries out the tools of /mcp.
+	Work Work
 	// Repositories says what the repository of a project can start now.
 	Repositories Repositories
 	// Output reads what a job wrote; nil where no commands are run.
@@ -143,6 +147,16 @@ type Holds interface {
 	// Resolve writes down what somebody says who has looked how an operation ended, or gives up one that waits. The error
 	// may be a *operation.Refusal.
 	Resolve(ctx context.Context, tx store.Tx, by event.Actor, name operation.Name, v operation.Verdict) (operation.Operation, error)
+}
+
+// Work carries out the tools of /mcp for people: what it does goes through the same ledger as what agents do.
+type Work interface {
+	// ForPerson carries out a call of the person who owns the daemon.
+	ForPerson(ctx context.Context, by event.Actor, tool string, args json.RawMessage) operation.Answer
+	// Look says how a workspace stands, as far as it can be told before ctx ends.
+	Look(ctx context.Context, w workspace.Workspace) workspace.Sight
+	// Bundle is what the last integration that was tried has left about a conflict on a path.
+	Bundle(ctx context.Context, w workspace.Workspace, path string) (workspace.Bundle, error)
 }
 
 // Control is the api.Service of the daemon.
@@ -216,6 +230,7 @@ func New(c Config) (*Control, error) {
 		{"Directories", c.Directories == nil},
 		{"HandoffKey", len(c.HandoffKey) == 0},
 		{"Holds", c.Holds == nil},
+		{"Work", c.Work == nil},
 		{"Repositories", c.Repositories == nil},
 		{"IDs", c.IDs == nil},
 		{"Now", c.Now == nil},

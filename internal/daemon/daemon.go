@@ -243,7 +243,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, NotedHead: d.notedHead, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
-		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Repositories: d.worker, Output: d.jobOutput,
+		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Work: d.worker, Repositories: d.worker, Output: d.jobOutput,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})

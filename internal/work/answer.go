@@ -69,7 +69,7 @@ func (s *Service) answer(ctx context.Context, t *turn, data any, err error) oper
 		return refusal(s.crashed(ctx, t.Tool, err, fault.Never))
 	}
 	a.Data = raw
-	if !t.tool.changes(t) && !o.fits && len(raw) > inlineLimit-envelope {
+	if !t.tool.changes(t) && !o.fits && !t.person && len(raw) > inlineLimit-envelope { // a person is shown all of it
 		err := s.cfg.DB.Change(ctx, func(tx store.Tx) (err error) {
 			a, err = s.fitted(ctx, tx, t, a)
 			return err

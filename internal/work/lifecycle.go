@@ -261,7 +261,11 @@ func (s *Service) keptIn(ctx context.Context, t *turn, ref string) (string, erro
 	}
 	var all []workspace.Workspace
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		all, err = workspace.All(ctx, r, workspace.ListWorkspaces{Principal: t.Principal})
+		list := workspace.ListWorkspaces{Principal: t.Principal}
+		if t.person {
+			list.Principal = ""
+		}
+		all, err = workspace.All(ctx, r, list)
 		return err
 	})
 	for _, w := range all {

@@ -135,6 +135,8 @@ type Call struct {
 	Forms bool  // the client can put a form to its user
 	Said  *Said // what the user said to the form of the answer before; nil: there was none
 	step  bool  // it is one of a batch, which reveals what may be seen on the way to the caller alone
+	// person says that the owner of the daemon makes the call at a terminal.
+	person bool
 }
 
 // turn is a call on its way.
@@ -261,7 +263,7 @@ func (s *Service) dispatch(ctx context.Context, t *turn) operation.Answer {
 // admit says whether the call may be looked at: its tool is enabled and its arguments fit.
 func (s *Service) admit(t *turn) error {
 	for _, one := range []*tool{t.via, t.tool} {
-		if one != nil && slices.Contains(s.cfg.Disabled, one.Set) {
+		if one != nil && !t.person && slices.Contains(s.cfg.Disabled, one.Set) {
 			return toolDisabled(one.Name, one.Set)
 		}
 	}

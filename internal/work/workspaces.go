@@ -56,7 +56,7 @@ func (s *Service) packetIn(ctx context.Context, r store.Reader, t *turn, h works
 		}
 		return p, err
 	}
-	if w.Principal != t.Principal {
+	if w.Principal != t.Principal && !t.person {
 		return packet{}, none
 	}
 	if w.Project == "" { // a directory of which nobody knows where it belongs

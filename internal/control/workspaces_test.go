@@ -1,0 +1,135 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"mcpx/internal/api"
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/operation"
+	"mcpx/internal/store"
+	"mcpx/internal/workspace"
+)
+
+// fakeWork notes which tools were called, and answers what it was told to.
+type fakeWork struct {
+	calls   []string
+	answers map[string]operation.Answer // by tool, with its mode or what it waits for
+	bundle  workspace.Bundle
+}
+
+func (f *fakeWork) ForPerson(_ context.Context, by event.Actor, tool string, args json.RawMessage) operation.Answer {
+	f.calls = append(f.calls, fmt.Sprintf("%s/%s %s %s", by.Principal, by.Channel, tool, args))
+	if a, ok := f.answers[tool]; ok {
+		return a
+	}
+	return operation.Answer{Refusal: operation.Refuse(operation.NotFound, "no answer for %s", tool)}
+}
+
+func (*fakeWork) Look(_ context.Context, w workspace.Workspace) workspace.Sight {
+	return workspace.Sight{Dirty: workspace.Unverified, Jobs: []string{"job_of_" + w.ID}}
+}
+
+func (f *fakeWork) Bundle(context.Context, workspace.Workspace, string) (workspace.Bundle, error) {
+	return f.bundle, nil
+}
+
+// packed puts workspaces into the store, the last one the newest.
+func (b *bench) packed(ctx context.Context, t *testing.T, all ...workspace.Workspace) {
+	t.Helper()
+	err := b.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		for _, w := range all {
+			w.Rev, w.Principal, w.Created, w.Mutable = max(w.Rev, 1), "ann", b.now, []workspace.Scope{{Path: "."}}
+			if err := tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWorkspaces(t *testing.T) {
+	b, ctx := newBench(t)
+	b.packed(ctx, t, workspace.Workspace{ID: "ws_1", State: workspace.Open}, workspace.Workspace{ID: "ws_2", State: workspace.Retired}, workspace.Workspace{ID: "ws_3", State: workspace.Suspended})
+	held := operation.Operation{
+		Name: operation.Name{Namespace: "ann", ID: "op-00001"}, Tool: "integrate_agent_workspace", State: operation.Claimed, Hold: operation.HoldApproval, Approval: "apr_1",
+		Args: json.RawMessage(`{"handle":"ws_1@1"}`), Claimed: b.now,
+	}
+	if err := b.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutOperation(ctx, operation.PutOperation{Operation: held}) }); err != nil {
+		t.Fatal(err)
+	}
+	first, err := b.Workspaces(ctx, api.WorkspacesQuery{Limit: 1})
+	if err != nil || len(first.Workspaces) != 1 || first.Workspaces[0].ID != "ws_3" || first.Workspaces[0].Jobs[0] != "job_of_ws_3" || fmt.Sprint(first.Next) != "[mcpx workspace show ws_3]" {
+		t.Fatalf("the first page: %+v, %v", first, err)
+	}
+	more, err := b.Workspaces(ctx, api.WorkspacesQuery{Before: first.Before})
+	if err != nil || len(more.Workspaces) != 1 || more.Workspaces[0].ID != "ws_1" || more.Before != 0 || fmt.Sprint(more.Workspaces[0].Asks) != "[apr_1]" {
+		t.Errorf("the next page, with what waits for a person: %+v, %v", more, err)
+	}
+	if all, err := b.Workspaces(ctx, api.WorkspacesQuery{All: true}); err != nil || len(all.Workspaces) != 3 {
+		t.Errorf("all: %+v, %v", all, err)
+	}
+	if _, err := b.Workspaces(ctx, api.WorkspacesQuery{Project: "none"}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("of no project: %v", err)
+	}
+	if _, err := b.Workspaces(t.Context(), api.WorkspacesQuery{}); fault.KindOf(err) != fault.Denied {
+		t.Errorf("somebody else: %v", err)
+	}
+}
+
+// TestWorkspace: what the tools tell is shown to a person, whoever has the workspace; a conflict leads to its resolution.
+func TestWorkspace(t *testing.T) {
+	b, ctx := newBench(t)
+	b.packed(ctx, t, workspace.Workspace{ID: "ws_12", State: workspace.Open, Rev: 3}, workspace.Workspace{ID: "ws_13", State: workspace.Suspended})
+	b.work.answers = map[string]operation.Answer{
+		"workspace_status":          {OK: true, Data: json.RawMessage(`{"dirty":"yes","jobs":["job_1"],"changes":[{"path":"a","change":"modified","project":"modified"}],"superseded_by":["int_1"]}`)},
+		"integrate_agent_workspace": {OK: true, Data: json.RawMessage(`{"applied":[],"merged":[],"conflicts":[{"path":"a","kind":"TEXT","current_sha256":"11"}]}`)},
+	}
+	b.work.bundle = workspace.Bundle{Dir: "/x/.conflicts/a", Sides: []workspace.Side{{Name: "CURRENT", SHA256: "11"}}}
+	view, err := b.Workspace(ctx, api.WorkspaceRef{Workspace: "ws_12"})
+	if err != nil || view.Dirty != workspace.Dirty || len(view.Changes) != 1 || view.Changes[0].Current != "modified" || len(view.Conflicts) != 1 || view.Conflicts[0].Bundle != b.work.bundle.Dir || len(view.Superseded) != 1 {
+		t.Fatalf("%+v, %v", view, err)
+	}
+	if fmt.Sprint(view.Next) != "[mcpx job show job_1 mcpx workspace integrate ws_12 --resolved a]" {
+		t.Errorf("next: %v", view.Next)
+	}
+	if got := strings.Join(b.work.calls, "\n"); got != `owner/cli workspace_status {"handle":"ws_12@3"}`+"\n"+`owner/cli integrate_agent_workspace {"handle":"ws_12@3","mode":"plan"}` {
+		t.Errorf("calls:\n%s", got)
+	}
+	if _, err := b.Workspace(ctx, api.WorkspaceRef{Workspace: "ws_1"}); fault.From(err).Code != "workspace-ambiguous" {
+		t.Errorf("two begin so: %v", err)
+	}
+	b.work.answers = map[string]operation.Answer{"workspace_status": {Refusal: operation.Refuse(workspace.WrongState, "missing")}}
+	if view, err := b.Workspace(ctx, api.WorkspaceRef{Workspace: "ws_13"}); err != nil || view.Dirty != workspace.Unverified || view.Changes == nil {
+		t.Errorf("one whose directory is gone: %+v, %v", view, err)
+	}
+}
+
+// TestRefusedWork: every refusal of the tools has an exit code that says what to do, and tells the way on.
+func TestRefusedWork(t *testing.T) {
+	for code, want := range map[operation.Code]fault.Kind{
+		operation.NotFound: fault.NotFound, workspace.StaleHandle: fault.Stale, workspace.WrongState: fault.Conflict, workspace.Busy: fault.Busy, workspace.ScopeOverlap: fault.Conflict,
+		workspace.JobsRunning: fault.Conflict, workspace.OutOfScope: fault.Conflict, workspace.CanonicalMoved: fault.Stale, workspace.RepositoryBusy: fault.Busy,
+		operation.ProjectMoved: fault.Conflict, operation.Contested: fault.UnknownOutcome, operation.OutcomeUnknown: fault.UnknownOutcome, operation.OperationIDReused: fault.Conflict,
+	} {
+		err := fault.From(refusedWork(operation.Refuse(code, "it is so").Retrying(fault.Never)))
+		if err.Kind != want || err.Hint == "" || !strings.HasPrefix(err.Message, "it is so") {
+			t.Errorf("%s: %v (%s), want %s", code, err, err.Hint, want)
+		}
+	}
+	if err := refusedWork(operation.Refuse("NO_SPACE", "full").Retrying(fault.AfterWait)); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("a full disk: %v", err)
+	}
+	other := errors.New("other")
+	if err := refusedWork(other); !errors.Is(err, other) {
+		t.Errorf("no refusal: %v", err)
+	}
+}

@@ -1,0 +1,86 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"path/filepath"
+
+	"mcpx/internal/event"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
+)
+
+// ForPerson carries out a call of the person who owns the daemon, through the same ledger and by the same rules as one of an
+// agent. The workspaces of everybody are theirs, also while agents have none of these tools.
+func (s *Service) ForPerson(ctx context.Context, by event.Actor, tool string, args json.RawMessage) operation.Answer {
+	return s.Do(ctx, Call{Tool: tool, Args: args, Principal: by.Principal, Client: by.Client, Channel: by.Channel, person: true})
+}
+
+// Look says how a workspace stands. What cannot be told before ctx ends is unverified.
+func (s *Service) Look(ctx context.Context, w workspace.Workspace) workspace.Sight {
+	return workspace.Sight{Dirty: s.dirty(ctx, w), Jobs: s.jobs.in(w.ID)}
+}
+
+// standing opens the working copy of a workspace, whoever has it, to look at it.
+func (s *Service) standing(ctx context.Context, w workspace.Workspace) (p packet, x *target, err error) {
+	p = packet{Workspace: w, dir: tree.Packet{Dir: w.Dir}}
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		p.Admission.Project, err = r.ProjectByID(ctx, session.ByID{ID: w.Project})
+		return err
+	})
+	if err == nil {
+		x, err = s.copy(p)
+	}
+	return p, x, err
+}
+
+func (s *Service) dirty(ctx context.Context, w workspace.Workspace) string {
+	if w.Base.Rev == 0 || w.State == workspace.Retired || w.State == workspace.Quarantined {
+		return workspace.Unverified
+	}
+	p, x, err := s.standing(ctx, w)
+	if err != nil {
+		return workspace.Unverified
+	}
+	defer x.close()
+	switch _, all, err := s.diffOf(ctx, p, x); {
+	case err != nil:
+		return workspace.Unverified
+	case len(all) > 0:
+		return workspace.Dirty
+	}
+	return workspace.Clean
+}
+
+// bundleFiles are the names of the files of a bundle.
+var bundleFiles = []string{"BASE", "CURRENT", "PROPOSED", "MERGED"}
+
+// Bundle is what the last integration that was tried has left about a conflict on a path.
+func (s *Service) Bundle(ctx context.Context, w workspace.Workspace, conflict string) (b workspace.Bundle, err error) {
+	p, x, err := s.standing(ctx, w)
+	if err != nil {
+		return b, err
+	}
+	defer x.close()
+	dir := path.Join(conflictsDir, conflict)
+	for _, name := range bundleFiles {
+		at, err := x.root.Resolve(path.Join(dir, name), tree.Read)
+		if err != nil {
+			continue // what is no file has no side
+		}
+		got, err := at.Hash(ctx, maxBundle)
+		_ = at.Close() // it was only read
+		if err != nil {
+			return b, problem(err)
+		}
+		b.Sides = append(b.Sides, workspace.Side{Name: name, Bytes: got.Size, SHA256: got.SHA256})
+	}
+	if len(b.Sides) > 0 {
+		b.Dir = filepath.Join(p.dir.Copy(), dir)
+	}
+	return b, nil
+}

@@ -1,0 +1,33 @@
+package workspace
+
+// Sight is what looking at a workspace tells, beside its record.
+type Sight struct {
+	Dirty string   `json:"dirty"`          // whether it has changes: yes, no, or unverified when nobody can tell now
+	Jobs  []string `json:"jobs,omitempty"` // that live in it
+}
+
+// What Sight.Dirty says.
+const (
+	Dirty      = "yes"
+	Clean      = "no"
+	Unverified = "unverified"
+)
+
+// Bundle is what an agent or a person needs to resolve a conflict.
+type Bundle struct {
+	Dir   string // absolute; "" there is none
+	Sides []Side
+}
+
+// SideCurrent is the name of the project's side. NoSide stands for its digest where the project has nothing.
+const (
+	SideCurrent = "CURRENT"
+	NoSide      = "absent"
+)
+
+// Side is one file of a bundle: BASE, CURRENT, PROPOSED, or MERGED with both changes in one text.
+type Side struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
