@@ -108,8 +108,6 @@ func writing(err error, path string) error {
 		return refuse(NotFound, "the directory of %s does not exist", path).because(err)
 	case errors.Is(err, fs.ErrExist):
 		return refuse(Exists, "%s exists", path).because(err)
-	case isNoSpace(err):
-		return refuse(NoSpace, "there is no space for %s", path).because(err)
 	case errors.Is(err, fs.ErrPermission), isReadOnly(err):
 		return refuse(ReadOnly, "the system does not let mcpx change %s", path).because(err)
 	}
@@ -118,6 +116,8 @@ func writing(err error, path string) error {
 
 func general(err error, path string) error {
 	switch {
+	case isNoSpace(err): // of a copy, too, that was read from one place and written to another
+		return refuse(NoSpace, "there is no space for %s", path).because(err)
 	case isCrossing(err):
 		return refuse(Unsupported, "%s is on another mount than the project", path).With("reason", "mount").because(err)
 	case isLoop(err):

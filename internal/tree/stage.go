@@ -191,7 +191,7 @@ func (s *stager) check(p *Place, in Intent) error {
 		return refuse(PathAlias, "%s is a symbolic link", in.Path).With("reason", "symlink")
 	case p.Kind == Other && in.Kind != Delete, p.special() && in.Kind != Delete:
 		return refuse(SpecialFile, "%s is no plain file", in.Path)
-	case p.Kind == File && p.Links > 1 && !in.BreakLinks:
+	case p.Kind == File && p.Links > 1 && (!in.BreakLinks || in.Kind == SetMode): // all names have one mode
 		return p.Alias()
 	case (in.Kind == Replace || in.Kind == Rename || in.Kind == Delete) && in.Expect == "":
 		return refuse(ArgumentInvalid, "it is not said what is expected at %s", in.Path)

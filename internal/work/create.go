@@ -287,7 +287,7 @@ func (c *creation) stage(ctx context.Context) (any, error) {
 	}
 	c.w.Base = workspace.Copied{
 		Rev: c.w.Rev, Digest: got.Manifest.Digest(), Files: got.Files, Bytes: got.Bytes, Method: "copy", At: c.s.cfg.Now(), After: after,
-		Aliases: lefts(got.Linked),
+		Aliases: c.aliases(got),
 	}
 	if got.Shared && got.Files > 0 {
 		c.w.Base.Method = "reflink"

@@ -58,6 +58,8 @@ type integration struct {
 	outside []change
 	paths   []pathPlan
 	intents []tree.Intent
+	names   map[tree.ID]uint64   // in the scope, of files with several; nil: not counted yet
+	split   []string             // files whose other names keep the old bytes
 	seen    map[string]tree.Item // of directories of the project
 	turned  map[string]bool      // directories of the workspace that take the place of something else
 	reasons []string             // why a person has to be asked
@@ -81,6 +83,7 @@ type integrated struct {
 	Merged    []string        `json:"merged"`
 	Unchanged int             `json:"unchanged"`
 	Conflicts []conflictShown `json:"conflicts"`
+	Split     []string        `json:"split,omitempty"` // hard links whose other names keep the old bytes
 	Preserved string          `json:"preserved,omitempty"`
 	Outside   []string        `json:"out_of_scope,omitempty"`
 	More      int             `json:"more,omitempty"`
@@ -363,7 +366,7 @@ func (g *integration) intend(ctx context.Context, one pathPlan) error {
 	if err := g.allowed(ctx, one); err != nil {
 		return err
 	}
-	in := tree.Intent{Path: one.path, BreakLinks: g.p.Break}
+	in := tree.Intent{Path: one.path}
 	if one.current.Kind != tree.Absent {
 		in.Expect = one.current.Digest
 	}
@@ -409,8 +412,20 @@ func (g *integration) intend(ctx context.Context, one pathPlan) error {
 	case workspace.Keep, workspace.Clash:
 		return nil
 	}
+	return g.will(ctx, in)
+}
+
+// will adds a change of the project.
+func (g *integration) will(ctx context.Context, in tree.Intent) error {
+	linked, splits, err := false, false, error(nil)
+	if in.Expect != "" {
+		linked, splits, err = g.splits(ctx, in.Path)
+	}
+	if in.BreakLinks = splits; linked && splits && in.Kind == tree.Replace {
+		g.split = append(g.split, text.EncodePath(in.Path))
+	}
 	g.intents = append(g.intents, in)
-	return nil
+	return err
 }
 
 // allowed asks the policy about a path of the project.
@@ -504,6 +519,7 @@ func (g *integration) repositoryBusy() string {
 
 func (g *integration) answer() integrated {
 	a := integrated{Applied: []appliedPath{}, Merged: []string{}, Conflicts: []conflictShown{}}
+	a.Split, _ = firstOf(g.split, maxChanges)
 	for _, one := range g.paths {
 		switch one.decision.Action {
 		case workspace.Keep:

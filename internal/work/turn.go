@@ -37,7 +37,7 @@ func (g *integration) turn(ctx context.Context, n int) error {
 		end++
 	}
 	below = below[:end]
-	in := tree.Intent{Kind: tree.Replace, Path: one.path, BreakLinks: g.p.Break}
+	in := tree.Intent{Kind: tree.Replace, Path: one.path}
 	if one.proposed.Kind == tree.Directory {
 		in.Dir = new([]tree.Below)
 	} else if leaves, err := g.leavesNothing(ctx, one, below); err != nil || !leaves {
@@ -70,8 +70,7 @@ func (g *integration) turn(ctx context.Context, n int) error {
 		in.From, in.Exec = g.from(ctx, *one), one.proposed.Mode&0o100 != 0
 	case tree.Directory, tree.Other, tree.Absent:
 	}
-	g.intents = append(g.intents, in)
-	return nil
+	return g.will(ctx, in)
 }
 
 // leavesNothing says whether all that the project has in a directory is to be deleted, or was seen by the caller.

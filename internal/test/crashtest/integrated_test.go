@@ -208,7 +208,9 @@ func everyIntegrated(t *testing.T, k int, foreign, verdict string) {
 	args := map[string]any{"handle": handle}
 	w.dies("integrate_agent_workspace", "integrate-1", args)
 	var done, next []string
-	bytesOf := func(name string) bool { return before[name] == "" || after[name] == "" || before[name][10:] != after[name][10:] } // not the mode alone
+	bytesOf := func(name string) bool {
+		return before[name] == "" || after[name] == "" || before[name][10:] != after[name][10:]
+	} // not the mode alone
 	now := treeOf(t, w.dir)
 	for i := range 50 {
 		if name := fmt.Sprintf("f%02d", i); now[name] == after[name] {
