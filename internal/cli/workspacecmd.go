@@ -58,7 +58,7 @@ var workspaceList = Command{
 
 func workspaceState(w api.Workspace) cell {
 	return cell{string(w.State), map[workspace.State]string{
-		workspace.Open: green, workspace.Attention: red, workspace.Quarantined: yellow, workspace.Integrated: dim, workspace.Retired: dim,
+		workspace.Open: green, workspace.Attention: red, workspace.Quarantined: yellow, workspace.Missing: red, workspace.Integrated: dim, workspace.Retired: dim,
 	}[w.State]}
 }
 

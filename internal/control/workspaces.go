@@ -203,7 +203,7 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 		default:
 			next = append(next, command("remove"))
 		}
-	case workspace.Suspended, workspace.Quarantined:
+	case workspace.Suspended, workspace.Quarantined, workspace.Missing:
 		next = append(next, command("resume"))
 	case workspace.Integrated:
 		next = append(next, command("remove"))
@@ -215,7 +215,7 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 		if v.Snapshot != "" {
 			next = append(next, command("resume"))
 		}
-	case workspace.Creating, workspace.Integrating:
+	case workspace.Creating, workspace.Integrating, workspace.Retiring:
 	}
 	return next
 }
