@@ -142,8 +142,8 @@ var Registry = []Setting{
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Commands)} },
 	},
 	{
-		Key: "runtime.work", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-work.txtar",
-		Text: "Whether agents at `/mcp` can work in workspaces: copies of a project of their own, whose changes come back all at once. Workspaces that exist are kept when it is turned off.",
+		Key: "runtime.work", Type: "true or false", Default: "true", Effect: "internal/test/story/testdata/setting-work.txtar",
+		Text: "Whether agents at `/mcp` can work in workspaces: copies of a project of their own, whose changes come back all at once. Workspaces that exist are kept when it is turned off, and `mcpx workspace` shows and moves them.",
 		set: func(s *Settings, v []string) (err error) {
 			s.Workspaces, err = trueOrFalse(v[0])
 			return err

@@ -12,9 +12,6 @@ import (
 	"time"
 )
 
-// workspaces turns on what an agent needs to work in copies of the project.
-var workspaces = script{"MCPX_RUNTIME_WORK=true"}
-
 // integrated is what an agent does with a workspace: it makes one, changes it, integrates it, and removes it. After every kill the
 // project is as it was or as it shall be, and a copy is whole or set aside.
 func (p *play) integrated() {
@@ -176,7 +173,7 @@ func TestDW40EveryPath(t *testing.T) {
 }
 
 func everyIntegrated(t *testing.T, k int, foreign, verdict string) {
-	w := cut(t, fmt.Sprintf("fs.exchange.after#%d", k), workspaces, "")
+	w := cut(t, fmt.Sprintf("fs.exchange.after#%d", k), nil, "")
 	for i := range 50 {
 		if i%4 != 0 {
 			w.write(fmt.Sprintf("f%02d", i), fmt.Sprintf("old %d\n", i))

@@ -110,7 +110,7 @@ var scenarios = []scenario{
 	{name: "governed", steps: (*play).governed, servers: []string{"alpha"}},
 	{name: "worked", steps: (*play).worked, only: []string{"op.", "fs."}},
 	{name: "removed", steps: (*play).removed, only: []string{"op.", "fs."}, every: true},
-	{name: "integrated", steps: (*play).integrated, only: []string{"op.", "fs.", "ws."}, settings: workspaces},
+	{name: "integrated", steps: (*play).integrated, only: []string{"op.", "fs.", "ws."}},
 	{name: "called", steps: (*play).called, servers: []string{"alpha"}, only: []string{"op.", "gateway.", "supervisor."}, settings: extensions, policy: allowAlpha},
 	{name: "jobs", steps: (*play).jobs, only: []string{"op.", "job."}, settings: commands, policy: allowTee},
 }

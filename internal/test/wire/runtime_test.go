@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,35 @@ import (
 
 	"mcpx/internal/test/rig"
 )
+
+// TestRT1Defaults: RT-1, what is listed without a setting. The budgets are those of TestRT1Budgets in tools.
+func TestRT1Defaults(t *testing.T) {
+	b := bridged{rig.Start(t).Connect(""), t}
+	b.Initialize(`{}`)
+	var list struct {
+		Result struct {
+			Tools []struct {
+				Name string `json:"name"`
+			} `json:"tools"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(b.call("1", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, one := range list.Result.Tools {
+		names = append(names, one.Name)
+	}
+	want := []string{
+		"session", "plan", "operation_status", "resolve_operation", "read_result", "observe",
+		"read_file", "list_files", "search_files", "edit_files", "remove_files",
+		"reconcile_project_state", "create_agent_workspace", "workspace_status", "integrate_agent_workspace", "suspend_workspace", "resume_workspace", "amend_workspace_scope", "remove_agent_workspace",
+	}
+	slices.Sort(want) // the list is sorted
+	if !slices.Equal(names, want) {
+		t.Errorf("listed by default: %v\nwant %v", names, want)
+	}
+}
 
 // TestRT19StdioOutlivesTheDaemon: an agent at `mcpx connect` works in a session that was opened elsewhere, while the daemon
 // is killed again and again in the middle of its calls. Every call has its answer, and every effect happens once.
