@@ -7,6 +7,7 @@ import "time"
 type JobEvidence struct {
 	Gone     bool        // there is no directory
 	Held     bool        // a supervisor lives
+	Version  string      // of the supervisor; "" it has not begun
 	Started  *JobStarted // nil: the command has not run
 	Rebooted bool        // this is another boot of the machine than the one it was started in
 	Exit     *JobExit    // nil: the end was not written

@@ -139,6 +139,12 @@ func (s *Jobs) Look(_ context.Context, ref operation.JobRef) (operation.JobEvide
 		return operation.JobEvidence{}, err
 	}
 	e := operation.JobEvidence{Held: held}
+	record, err := readJob(d.record(), func(r *jobRecord) int { return r.Format })
+	if err == nil {
+		e.Version = record.Version
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return operation.JobEvidence{}, err
+	}
 	exit, err := readJob(d.exit(), func(e *jobExit) int { return e.Format })
 	if err == nil {
 		e.Exit = &exit.JobExit

@@ -48,6 +48,7 @@ type jobShown struct {
 	Outside     operation.Outside   `json:"external_outcome,omitempty"`
 	Started     string              `json:"started_at,omitempty"`
 	Ended       string              `json:"ended_at,omitempty"`
+	Version     string              `json:"supervisor_version,omitempty"`
 	Descendants bool                `json:"descendants_alive"`
 	Stdout      *streamShown        `json:"stdout,omitempty"`
 	Stderr      *streamShown        `json:"stderr,omitempty"`
@@ -159,7 +160,7 @@ func (s *Service) statusOf(ctx context.Context, j operation.Job, ask outputAsk) 
 		if err != nil {
 			return nil, err
 		}
-		shown.Descendants = e.Exit != nil && e.Exit.Descendants
+		shown.Version, shown.Descendants = e.Version, e.Exit != nil && e.Exit.Descendants
 		if j.Command.Stdin == operation.StdinOpen {
 			in, err := s.cfg.Runner.Input(ctx, j.JobRef)
 			if err != nil {

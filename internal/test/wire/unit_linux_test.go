@@ -21,7 +21,7 @@ const managerWithin = 20 * time.Second
 // insideUnit makes a test binary run TestUnit with a systemd of its own around it.
 const insideUnit = "MCPX_TEST_INSIDE"
 
-// TestUnit runs the daemon as the systemd unit that is shipped, and as worse ones, with a real systemd: a user manager in
+// TestUnit, DW-65 for commands and supervised servers: it runs the daemon as the systemd unit that is shipped, and as worse ones, with a real systemd: a user manager in
 // namespaces of its own, so nothing of this machine is touched. Only root may make those.
 func TestUnit(t *testing.T) {
 	if os.Getenv(insideUnit) != "" {
@@ -161,9 +161,10 @@ func inUnit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := rig.New(t)
+			commanding(t, g)
 			unit := strings.Replace(template, "KillMode=process", "KillMode="+c.killMode, 1)
 			exe := "ExecStart=" + g.Binary + " serve --listen " + g.Addr
-			for _, kv := range g.Environ("PATH=" + c.path) {
+			for _, kv := range g.Environ(append(g.Extra, "PATH="+c.path)...) {
 				exe += "\nEnvironment=" + kv
 			}
 			unit = strings.Replace(unit, "ExecStart=/opt/mcpx serve", exe, 1)
@@ -201,12 +202,20 @@ func unitKeeps(t *testing.T, g *rig.Gateway, group string, lives bool) {
 	if in, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", child)); err != nil || !strings.Contains(string(in), group) {
 		t.Errorf("the child is in %s, %v; want %s", in, err, group)
 	}
+	dir, session, b := inShop(t, g)
+	job := startHeld(t, b, dir, session, "held-0001")
 	systemctl(t, "stop", "mcpx")
 	if rig.Alive(child) != lives {
 		t.Fatalf("after a stop the child lives: %v, want %v", !lives, lives)
 	}
 	systemctl(t, "start", "mcpx")
 	rig.Until(t, slack, "the unit serves again", g.Listens)
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if j := endOf(t, b, job); lives && (j.State != "exited" || j.Code == nil || *j.Code != 7 || j.Stdout.Text != "begun\n") || !lives && j.State != "lost" && j.State != "killed" {
+		t.Errorf("the command, which lives: %v, is %+v", lives, j)
+	}
 	if got := number(t, definite(t, c, tool("2", "pid", `{}`), slack, "answer")); (got == child) != lives {
 		t.Errorf("pid %d before and %d after a stop and a start", child, got)
 	}
