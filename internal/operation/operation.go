@@ -106,6 +106,7 @@ type ListOperations struct {
 	Session   string // "" every one
 	Print     string // "" every one
 	States    []State
+	Open      bool   // only those that have no end that somebody knows
 	Before    uint64 // Seq of the last operation of the page before; 0 begins with the newest
 	Limit     int    // 0 and everything above MaxOperationPage is MaxOperationPage
 }
@@ -121,7 +122,8 @@ func (p ListOperations) PageLimit() int {
 // Fits says whether an operation is one of those that are asked for, apart from the page.
 func (p ListOperations) Fits(o Operation) bool {
 	return (p.Namespace == "" || o.Namespace == p.Namespace) && (p.Session == "" || o.Session == p.Session) &&
-		(p.Print == "" || o.Print == p.Print) && (len(p.States) == 0 || slices.Contains(p.States, o.State))
+		(p.Print == "" || o.Print == p.Print) && (len(p.States) == 0 || slices.Contains(p.States, o.State)) &&
+		(!p.Open || o.State != Succeeded && o.State != Failed)
 }
 
 // UnknownName is the error for an id that the ledger does not have.

@@ -18,6 +18,8 @@ const (
 		AND (?3 = '[]' OR state IN (SELECT value FROM json_each(?3))) AND seq < ?4 ORDER BY seq DESC LIMIT ?5`
 	sqlOperationsOfPrint = `SELECT seq, body FROM operations WHERE print = ?1 AND (?2 = '' OR namespace = ?2) AND (?3 = '' OR session = ?3)
 		AND (?4 = '[]' OR state IN (SELECT value FROM json_each(?4))) AND seq < ?5 ORDER BY seq DESC LIMIT ?6`
+	sqlOpenOperations = `SELECT seq, body FROM operations WHERE state NOT IN ('succeeded', 'failed') AND (?1 = '' OR namespace = ?1) AND (?2 = '' OR session = ?2)
+		AND (?3 = '[]' OR state IN (SELECT value FROM json_each(?3))) AND (?4 = '' OR print = ?4) AND seq < ?5 ORDER BY seq DESC LIMIT ?6`
 	sqlPutOperation = `INSERT INTO operations (namespace, id, session, print, state, body) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (namespace, id) DO UPDATE SET session = excluded.session, print = excluded.print, state = excluded.state, body = excluded.body
 		WHERE operations.state NOT IN ('succeeded', 'failed') OR operations.state = excluded.state AND operations.print = excluded.print`
@@ -66,6 +68,9 @@ func (t *tx) Operations(ctx context.Context, p operation.ListOperations) ([]oper
 	before := newest
 	if p.Before > 0 {
 		before = int64(p.Before)
+	}
+	if p.Open {
+		return rows(ctx, t, scanOperation, sqlOpenOperations, p.Namespace, p.Session, string(in), p.Print, before, p.PageLimit())
 	}
 	if p.Print != "" {
 		return rows(ctx, t, scanOperation, sqlOperationsOfPrint, p.Print, p.Namespace, p.Session, string(in), before, p.PageLimit())

@@ -17,7 +17,7 @@ const (
 	sqlWorkspaceAt  = `SELECT state, rev FROM workspaces WHERE id = ?`
 	sqlPutWorkspace = `INSERT INTO workspaces (id, principal, project, state, rev, body) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, project = excluded.project, state = excluded.state, rev = excluded.rev, body = excluded.body`
-	sqlIntegrations   = `SELECT seq, body FROM integrations WHERE (?1 = '' OR project = ?1) AND seq < ?2 ORDER BY seq DESC LIMIT ?3`
+	sqlIntegrations   = `SELECT seq, body FROM integrations WHERE (?1 = '' OR project = ?1) AND seq > ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4`
 	sqlPutIntegration = `INSERT INTO integrations (id, project, body) VALUES (?, ?, ?)`
 )
 
@@ -109,7 +109,7 @@ func (t *tx) PutWorkspace(ctx context.Context, p workspace.PutWorkspace) error {
 
 // Integrations is one page, the newest first.
 func (t *tx) Integrations(ctx context.Context, p workspace.ListIntegrations) ([]workspace.Integration, error) {
-	return rows(ctx, t, scanIntegration, sqlIntegrations, p.Project, beforeOr(p.Before), p.PageLimit())
+	return rows(ctx, t, scanIntegration, sqlIntegrations, p.Project, int64(p.After), beforeOr(p.Before), p.PageLimit())
 }
 
 // PutIntegration writes an integration.

@@ -33,7 +33,7 @@ func (s *Service) Recover(ctx context.Context) error {
 func (s *Service) unfinished(ctx context.Context) ([]operation.Operation, error) {
 	var all []operation.Operation
 	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
-		list := operation.ListOperations{States: []operation.State{operation.Claimed, operation.Dispatched}}
+		list := operation.ListOperations{Open: true, States: []operation.State{operation.Claimed, operation.Dispatched}}
 		for {
 			page, err := r.Operations(ctx, list)
 			if err != nil {

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 
 	"mcpx/internal/operation"
@@ -78,10 +79,11 @@ func workspaceStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 func (s *Service) showWorkspace(ctx context.Context, p packet, diff string) (workspaceShown, error) {
 	out := workspaceShown{
 		ID: p.ID, State: p.State, Why: p.Why, Rev: p.Rev, Purpose: p.Purpose, Project: p.Admission.Project.Name, Path: p.dir.Copy(), Mutable: scopePaths(p.Workspace),
-		Overlap: p.Overlap, Snapshot: p.Snapshot, Dirty: "unverified", Jobs: s.jobs.in(p.ID), History: p.History,
+		Overlap: p.Overlap, Snapshot: p.Snapshot, Dirty: workspace.Unverified, Jobs: s.jobs.in(p.ID), History: p.History,
 	}
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		out.Superseded, err = superseded(ctx, r, p.Workspace)
+		since, err := integratedSince(ctx, r, []workspace.Workspace{p.Workspace})
+		out.Superseded = superseding(since, p.Workspace)
 		return err
 	})
 	if err != nil || diff == "none" || p.Base.Rev == 0 || p.State == workspace.Retired || p.State == workspace.Quarantined {
@@ -89,12 +91,12 @@ func (s *Service) showWorkspace(ctx context.Context, p packet, diff string) (wor
 	}
 	x, err := s.copy(p)
 	if err != nil {
-		return out, err
+		return out, unlessUnread(err)
 	}
 	defer x.close()
 	_, all, err := s.diffOf(ctx, p, x)
 	if err != nil {
-		return out, err
+		return out, unlessUnread(err)
 	}
 	out.Dirty = "no"
 	if len(all) > 0 {
@@ -135,11 +137,19 @@ func (s *Service) showWorkspace(ctx context.Context, p packet, diff string) (wor
 	return out, nil
 }
 
+// unlessUnread hides that files cannot be read: the answer says that nothing is verified.
+func unlessUnread(err error) error {
+	if codeIn(err) == operation.Code(tree.FileDenied) {
+		return nil
+	}
+	return err
+}
+
 // movedTo says what the project did to a path since BASE.
 func movedTo(ctx context.Context, project *target, c change) string {
 	now, err := project.root.Item(ctx, c.path)
 	if err != nil {
-		return "unverified"
+		return workspace.Unverified
 	}
 	if entryOf(now) == entryOf(c.base) {
 		return ""
@@ -180,24 +190,38 @@ func (s *Service) patchOf(ctx context.Context, p packet, x *target, c change) st
 // maxSuperseding is how many integrations an answer names.
 const maxSuperseding = 10
 
-// superseded are the integrations that touched the scope of a workspace after its BASE, the newest first.
-func superseded(ctx context.Context, r store.Reader, w workspace.Workspace) (ids []string, err error) {
-	page, err := r.Integrations(ctx, workspace.ListIntegrations{Project: w.Project, Limit: workspace.MaxPage})
-	if err != nil {
-		return nil, err
+// integratedSince are the last integrations of the projects of some workspaces that may have come after their BASE, the newest first.
+func integratedSince(ctx context.Context, r store.Reader, all []workspace.Workspace) (found []workspace.Integration, err error) {
+	after := map[string]uint64{}
+	for _, w := range all {
+		if seq, ok := after[w.Project]; !ok || w.Base.After < seq {
+			after[w.Project] = w.Base.After
+		}
 	}
-	for _, i := range page {
-		if i.Workspace == w.ID || i.Seq <= w.Base.After || len(ids) == maxSuperseding {
+	for project, seq := range after {
+		if project == "" {
 			continue
 		}
-		for _, path := range i.Paths {
-			if workspace.Inside(path, w.Mutable) {
-				ids = append(ids, i.ID)
-				break
-			}
+		page, err := r.Integrations(ctx, workspace.ListIntegrations{Project: project, After: seq})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, page...)
+	}
+	return found, nil
+}
+
+// superseding are the integrations that touched the scope of a workspace after its BASE.
+func superseding(since []workspace.Integration, w workspace.Workspace) (ids []string) {
+	for _, i := range since {
+		if i.Project != w.Project || i.Workspace == w.ID || i.Seq <= w.Base.After || len(ids) == maxSuperseding {
+			continue
+		}
+		if slices.ContainsFunc(i.Paths, func(path string) bool { return workspace.Inside(path, w.Mutable) }) {
+			ids = append(ids, i.ID)
 		}
 	}
-	return ids, nil
+	return ids
 }
 
 // lastIntegration is the number of the last one.

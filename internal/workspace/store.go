@@ -80,6 +80,7 @@ func (p ListWorkspaces) Fits(w Workspace) bool {
 // ListIntegrations asks for the integrations of a project, or of all.
 type ListIntegrations struct {
 	Project string
+	After   uint64 // only those with a higher Seq
 	Before  uint64
 	Limit   int
 }

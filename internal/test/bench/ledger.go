@@ -182,9 +182,12 @@ func (d *desk) close() error {
 	return d.db.Close()
 }
 
+// benchProject is the id of the project of a desk.
+const benchProject = "proj_01BENCH0000000000000000000"
+
 // open registers the project and opens a session on it.
 func (d *desk) open(ctx context.Context) error {
-	project := session.Project{ID: "proj_01BENCH0000000000000000000", Name: "shop", Path: d.dir, State: session.ProjectOK, By: session.ByPath, Added: time.Now()}
+	project := session.Project{ID: benchProject, Name: "shop", Path: d.dir, State: session.ProjectOK, By: session.ByPath, Added: time.Now()}
 	project.Physical.Real = d.dir
 	if err := d.db.Change(ctx, func(tx store.Tx) error { return tx.PutProject(ctx, session.PutProject{Project: project}) }); err != nil {
 		return err

@@ -86,7 +86,12 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 		name string
 		run  func(context.Context, *report) error
 	}{
-		{scenarioLedger, b.ledger}, {scenarioSearch, b.search}, {scenarioRead, b.read}, {scenarioCommand, b.commands}, {scenarioJobs, b.jobs},
+		{scenarioLedger, b.ledger},
+		{scenarioSearch, b.search},
+		{scenarioRead, b.read},
+		{scenarioCommand, b.commands},
+		{scenarioJobs, b.jobs},
+		{scenarioReconcile, b.reconcile},
 	} {
 		if wanted(one.name) {
 			if err := one.run(ctx, r); err != nil {

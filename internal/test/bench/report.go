@@ -16,9 +16,10 @@ type report struct {
 	Memory []memoryRow `json:"memory,omitempty"`
 	Flat   []flatPoint `json:"flat,omitempty"`
 
-	Restart *restartRow `json:"restart,omitempty"`
-	Pairs   []pair      `json:"pairs,omitempty"`
-	Bars    []bar       `json:"bars"`
+	Restart   *restartRow    `json:"restart,omitempty"`
+	Pairs     []pair         `json:"pairs,omitempty"`
+	Reconcile []reconcileRow `json:"reconcile,omitempty"`
+	Bars      []bar          `json:"bars"`
 }
 
 // row is one target in one scenario: medians over the rounds.
@@ -183,6 +184,12 @@ func (r *report) judge() {
 			atMost(p.What+", times of "+p.Against+", at most", 1/p.Ratio, maxSearch)
 		}
 	}
+	for _, x := range r.Reconcile {
+		if x.Operations == reconcileAt {
+			atMost(fmt.Sprintf("reconcile at %d operations, p50 in ms, at most", x.Operations), x.P50, maxReconcile)
+			atMost(fmt.Sprintf("reconcile at %d operations, p99 in ms, at most", x.Operations), x.P99, maxReconcileP99)
+		}
+	}
 	if n := len(r.Flat); n > 1 && r.Flat[0].Resident > 0 {
 		atMost(fmt.Sprintf("memory after %d calls against %d, at most", r.Flat[n-1].Calls, r.Flat[0].Calls),
 			float64(r.Flat[n-1].Resident)/float64(r.Flat[0].Resident), maxGrowth)
@@ -234,6 +241,12 @@ func (r *report) print(out io.Writer) {
 		for _, p := range r.Pairs {
 			one, other := p.took()
 			_, _ = fmt.Fprintf(w, "%s\t %s\t %d\t %.1f\t %.1f\t %.2f\t %.2f\t %.2f\t %.2f\t\n", p.What, p.Against, p.Callers, p.Rate, p.Base, p.Ratio, one, other, one-other)
+		}
+	}
+	if len(r.Reconcile) > 0 {
+		_, _ = fmt.Fprint(w, "\nreconcile at\t operations\t p50 ms\t p99 ms\t times the first p50\t\n")
+		for _, x := range r.Reconcile {
+			_, _ = fmt.Fprintf(w, "\t %d\t %.2f\t %.2f\t %.2f\t\n", x.Operations, x.P50, x.P99, x.Growth)
 		}
 	}
 	_ = w.Flush() // the report is all there is; a broken pipe means that nobody reads it

@@ -73,6 +73,8 @@ func operations(t *testing.T, p Pair) {
 	same(t, "of a session", []string{"op-c"}, listOperations(t, p, operation.ListOperations{Session: "rs_2"}))
 	same(t, "of a print", []string{"op-c", "op-a"}, listOperations(t, p, operation.ListOperations{Print: "p-op-a"}))
 	same(t, "in states", []string{"op-c", "op-a"}, listOperations(t, p, operation.ListOperations{States: []operation.State{operation.Claimed, operation.Unknown}}))
+	same(t, "that have no end", []string{"op-c", "op-a"}, listOperations(t, p, operation.ListOperations{Open: true}))
+	same(t, "that have no end, of a print and a state", []string{"op-a"}, listOperations(t, p, operation.ListOperations{Open: true, Print: "p-op-a", States: []operation.State{operation.Claimed}}))
 	same(t, "of a print in a state", []string{"op-a"}, listOperations(t, p, operation.ListOperations{Print: "p-op-a", States: []operation.State{operation.Claimed}}))
 	first := read(t, p.Read, func(r store.Reader) ([]operation.Operation, error) {
 		return r.Operations(t.Context(), operation.ListOperations{Limit: 2})

@@ -158,6 +158,8 @@ func integrations(t *testing.T, p Pair) {
 	same(t, "all, the newest first", []string{"int_c", "int_b", "int_a"}, ids(workspace.ListIntegrations{}))
 	same(t, "of a project", []string{"int_c", "int_a"}, ids(workspace.ListIntegrations{Project: "proj_1"}))
 	first := listIntegrations(t, p, workspace.ListIntegrations{Limit: 1})
+	same(t, "after one", []string{"int_c"}, ids(workspace.ListIntegrations{Project: "proj_1", After: first[0].Seq - 1}))
+	same(t, "after the last one", nil, ids(workspace.ListIntegrations{After: first[0].Seq}))
 	putIntegrations(t, p, integrationOf("int_d", "proj_1")) // between pages
 	same(t, "the next page", []string{"int_b", "int_a"}, ids(workspace.ListIntegrations{Before: first[0].Seq}))
 	var many []workspace.Integration

@@ -79,7 +79,7 @@ func (s *state) PutWorkspace(_ context.Context, p workspace.PutWorkspace) error 
 func (s *state) Integrations(_ context.Context, p workspace.ListIntegrations) ([]workspace.Integration, error) {
 	var all []workspace.Integration
 	for _, i := range slices.Backward(s.integrations) {
-		if (p.Project == "" || i.Project == p.Project) && (p.Before == 0 || i.Seq < p.Before) {
+		if (p.Project == "" || i.Project == p.Project) && (p.Before == 0 || i.Seq < p.Before) && i.Seq > p.After {
 			all = append(all, i)
 		}
 	}
