@@ -106,6 +106,8 @@ func TestDocSettings(t *testing.T) {
 	}
 	b.WriteString("\n## Environment variables that are no settings\n\n| variable | meaning |\n|---|---|\n" +
 		"| `MCPX_HOME` | puts configuration, state, sockets and cache below one directory |\n" +
+		"| `MCPX_BASE_DIR` | an absolute path that becomes a project (`mcpx project add`) when the daemon starts, as in an earlier system; one that cannot be a project is told of in the daemon's log |\n" +
+		"| `MCPX_CODEX_BIN` | of an earlier system; nothing here: mcpx does not use the sandbox of Codex, and `MCPX_WORKSPACE_SANDBOX=codex` is refused |\n" +
 		"| `MCPX_LOG` | log levels: `debug`, or for single packages `gateway:debug,shim:info` |\n" +
 		"| `NO_COLOR` | no colours on a terminal |\n")
 	generated(t, "settings.md", b.String())

@@ -3,17 +3,31 @@ package daemon
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"time"
 
+	"mcpx/internal/api"
 	"mcpx/internal/control"
 	"mcpx/internal/fault"
+	"mcpx/internal/key"
 	"mcpx/internal/session"
 	"mcpx/internal/tree"
 )
 
 // surveyWithin bounds the look at a directory: one of a network that is gone can hold a system call for minutes.
 const surveyWithin = 2 * time.Second
+
+// registerBase makes the directory that the environment names a project. One that cannot be one keeps nobody from starting.
+func (d *Daemon) registerBase(ctx context.Context) {
+	if d.settings.BaseDir == "" {
+		return
+	}
+	ctx = api.CalledBy(api.As(ctx, api.Owner), api.Caller{Client: baseDirVariable, Channel: "start"})
+	if _, err := d.control.AddProject(ctx, api.AddProject{Path: d.settings.BaseDir}); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelError, "the directory that the environment names is no project", slog.String(key.Path, d.settings.BaseDir), slog.Any(key.Cause, err))
+	}
+}
 
 // directories looks at directories for control.
 type directories struct{ d *Daemon }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ type Settings struct {
 	AllowedHosts    []string      // more values of Host and of the host of Origin that the listener answers to
 	OrphanTTL       time.Duration // how long a supervised server lives on without a daemon; negative: for ever
 	Watch           bool          // the files of agents are watched
+	BaseDir         string        // a directory to register at the start; "" none
 	Workspaces      bool          // agents at /mcp can work in copies of projects
 	Extensions      bool          // the tools of other servers can be called at /mcp
 	Environment     bool          // agents may ask for facts of the machine, and register artifacts
@@ -197,7 +199,7 @@ var Registry = []Setting{
 		set: func(s *Settings, v []string) error {
 			s.Sandbox = v[0]
 			if v[0] == "codex" {
-				return errors.New("the sandbox of Codex is not supported: use bwrap or landlock")
+				return errors.New("mcpx does not use the sandbox of Codex, whatever MCPX_CODEX_BIN says: use auto, bwrap or landlock")
 			}
 			if !slices.Contains([]sandbox.Mechanism{sandbox.Auto, sandbox.Bubblewrap, sandbox.Landlock, sandbox.None}, sandbox.Mechanism(v[0])) {
 				return fmt.Errorf("%q is no mechanism", v[0])
@@ -275,8 +277,16 @@ func LoadSettings(path string, getenv func(string) string) (Settings, error) {
 		}
 		s.origin[row.Key] = origin
 	}
+	if s.BaseDir = getenv(baseDirVariable); s.BaseDir != "" && !filepath.IsAbs(s.BaseDir) {
+		return Settings{}, fault.New(fault.Invalid, "base-dir-invalid").Saying("%s is %q, which is no absolute path", baseDirVariable, s.BaseDir).
+			Hinting("give the whole path of the directory, or leave the variable away and use `mcpx project add`")
+	}
 	return s, nil
 }
+
+// baseDirVariable names a directory that becomes a project when the daemon starts, as in an earlier system. It is no setting:
+// the project stays when the variable goes.
+const baseDirVariable = "MCPX_BASE_DIR"
 
 // Override sets one value from a flag.
 func (s *Settings) Override(key, flag, value string) error {

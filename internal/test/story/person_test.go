@@ -94,7 +94,7 @@ func typed(ts *testscript.TestScript, neg bool, args []string) {
 
 // environ is the environment of a command in a story.
 func environ(ts *testscript.TestScript) []string {
-	names := []string{"MCPX_HOME", "HOME", "PATH", "MCPX_WORKSPACE_SANDBOX", "MCPX_ENABLE_COMMAND_EXECUTION", "PASSED_TOKEN"}
+	names := []string{"MCPX_HOME", "HOME", "PATH", "MCPX_WORKSPACE_SANDBOX", "MCPX_ENABLE_COMMAND_EXECUTION", "MCPX_BASE_DIR", "MCPX_CODEX_BIN", "PASSED_TOKEN"}
 	for _, row := range daemon.Registry {
 		names = append(names, row.Env())
 	}
