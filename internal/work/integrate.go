@@ -166,7 +166,7 @@ func (s *Service) planIntegration(ctx context.Context, t *turn, act session.Act)
 	}
 	g := &integration{s: s, t: t, in: in, p: p, id: batchID(t.op), seen: map[string]tree.Item{}, turned: map[string]bool{}}
 	if act == session.ActChange {
-		if g.release, err = s.whole(p, workspace.Open, workspace.Suspended); err != nil {
+		if g.release, err = s.whole(ctx, p, workspace.Open, workspace.Suspended); err != nil {
 			return nil, err
 		}
 	} else if err := p.In(workspace.Open, workspace.Suspended); err != nil {

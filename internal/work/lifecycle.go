@@ -66,7 +66,7 @@ func (r *revision) take(ctx context.Context, t *turn, handle string) (err error)
 	if r.p, err = r.s.packet(ctx, t, handle, session.ActChange); err != nil {
 		return err
 	}
-	r.release, err = r.s.whole(r.p, workspace.From(r.event)...)
+	r.release, err = r.s.whole(ctx, r.p, workspace.From(r.event)...)
 	return err
 }
 

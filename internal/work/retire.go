@@ -60,7 +60,7 @@ func beginRetire(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, err
 	}
 	r := &retirement{s: s, t: t, p: p}
-	if r.release, err = s.whole(p, workspace.From(workspace.Retire)...); err != nil {
+	if r.release, err = s.whole(ctx, p, workspace.From(workspace.Retire)...); err != nil {
 		return nil, err
 	}
 	if err := r.look(ctx, in.IfDirty == "refuse"); err != nil {

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"mcpx/internal/event"
@@ -126,8 +127,8 @@ func (l *leases) take(id string, whole bool) (release func(), err error) {
 }
 
 // whole leases a workspace for a change of it as a whole: no job may live in it, and its handle has to be the present one.
-func (s *Service) whole(p packet, states ...workspace.State) (release func(), err error) {
-	if err := s.still(p); err != nil {
+func (s *Service) whole(ctx context.Context, p packet, states ...workspace.State) (release func(), err error) {
+	if err := s.still(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := p.Exactly(p.given); err != nil {
@@ -140,22 +141,56 @@ func (s *Service) whole(p packet, states ...workspace.State) (release func(), er
 	if err != nil {
 		return nil, err
 	}
-	if err := s.still(p); err != nil { // one that was started right before
+	if err := s.still(ctx, p); err != nil { // one that was started right before
 		release()
 		return nil, err
 	}
 	return release, nil
 }
 
-// still refuses while a job of the workspace lives. JOBS_RUNNING.
-func (s *Service) still(p packet) error {
-	jobs := s.jobs.in(p.ID)
-	if len(jobs) == 0 {
+// still refuses while a job of the workspace lives, or something that one has left behind. JOBS_RUNNING.
+func (s *Service) still(ctx context.Context, p packet) error {
+	running := s.jobs.in(p.ID)
+	left, err := s.lingering(ctx, p.Workspace, running)
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(running, left)
+	if len(all) == 0 {
 		return nil
 	}
-	return operation.Refuse(workspace.JobsRunning, "commands run in the workspace").Retrying(fault.AfterWait).With("jobs", jobs).
-		Then(operation.Next{Tool: "command_status", Args: map[string]any{"job_id": jobs[0], "wait_ms": 20000}, Why: "waits for its end"}).
-		Then(operation.Next{Tool: "stop_command", Args: map[string]any{"job_id": jobs[0], operation.IDField: "stop-" + jobs[0]}, Why: "ends it"})
+	r := operation.Refuse(workspace.JobsRunning, "commands run in the workspace").Retrying(fault.AfterWait).With("jobs", all)
+	if len(running) == 0 {
+		r.Message = "what commands have started in the workspace runs on"
+		r = r.With("descendants_alive", left)
+	}
+	return r.Then(operation.Next{Tool: "command_status", Args: map[string]any{"job_id": all[0], "wait_ms": 20000}, Why: "waits for its end"}).
+		Then(operation.Next{Tool: "stop_command", Args: map[string]any{"job_id": all[0], operation.IDField: "stop-" + all[0]}, Why: "ends it"})
+}
+
+// lingering are the jobs of a workspace that have ended, while something that they started lives on.
+func (s *Service) lingering(ctx context.Context, w workspace.Workspace, running []string) (ids []string, err error) {
+	if s.cfg.Runner == nil {
+		return nil, nil
+	}
+	var all []operation.Job
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		all, err = operation.AllJobs(ctx, r, operation.ListJobs{Project: w.Project})
+		return err
+	})
+	for _, j := range all {
+		if j.Workspace != w.ID || !j.State.Final() || slices.Contains(running, j.ID) {
+			continue
+		}
+		e, err := s.cfg.Runner.Look(ctx, j.JobRef)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return nil, err
+		}
+		if e.Exit != nil && e.Exit.Descendants {
+			ids = append(ids, j.ID)
+		}
+	}
+	return ids, err
 }
 
 // in are the jobs that live in a workspace.
