@@ -236,7 +236,7 @@ func (g *commandGate) writable(c work.Command) []string {
 	if c.Temp != "" {
 		dirs = append(dirs, c.Temp)
 	}
-	if g.writes || strings.HasPrefix(c.Target, withoutLinks(g.paths.State)+"/") {
+	if !c.ReadOnly && (g.writes || strings.HasPrefix(c.Target, withoutLinks(g.paths.State)+"/")) {
 		dirs = append(dirs, c.Target)
 	}
 	return dirs

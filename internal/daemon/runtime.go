@@ -49,6 +49,9 @@ func (d *Daemon) newWorker(seal []byte) (err error) {
 	if !d.settings.Workspaces {
 		off = append(off, work.SetWork)
 	}
+	if !d.settings.Verified || !d.settings.Commands || !d.settings.Workspaces {
+		off = append(off, work.SetVerified)
+	}
 	if !d.settings.Extensions {
 		off = append(off, work.SetExtensions)
 	}

@@ -32,6 +32,7 @@ type Settings struct {
 	Watch           bool          // the files of agents are watched
 	BaseDir         string        // a directory to register at the start; "" none
 	Workspaces      bool          // agents at /mcp can work in copies of projects
+	Verified        bool          // they can make builds of what commands in these copies produce
 	Extensions      bool          // the tools of other servers can be called at /mcp
 	Environment     bool          // agents may ask for facts of the machine, and register artifacts
 	Compat          bool          // names of tools of earlier systems
@@ -151,6 +152,15 @@ var Registry = []Setting{
 			return err
 		},
 		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Workspaces)} },
+	},
+	{
+		Key: "runtime.verified", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-verified.txtar",
+		Text: "Whether agents at `/mcp` can make builds: outputs of a command in a workspace that are sealed, hashed, validated and audited (docs/generations.md). It needs `runtime.commands` and `runtime.work`. Builds that exist are kept when it is turned off.",
+		set: func(s *Settings, v []string) (err error) {
+			s.Verified, err = trueOrFalse(v[0])
+			return err
+		},
+		get: func(s *Settings) []string { return []string{strconv.FormatBool(s.Verified)} },
 	},
 	{
 		Key: "runtime.extensions", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-extensions.txtar",

@@ -27,6 +27,8 @@ type Ref string
 const (
 	RefAgent      Ref = "agent"
 	RefApproval   Ref = "approval"
+	RefAudit      Ref = "audit"
+	RefBuild      Ref = "build"
 	RefCandidate  Ref = "candidate"
 	RefCredential Ref = "credential"
 	RefJob        Ref = "job"

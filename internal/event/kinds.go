@@ -97,6 +97,13 @@ const (
 	WorkspaceMissing     Kind = "workspace.missing"
 	WorkspaceRetired     Kind = "workspace.retired"
 
+	GenerationReady    Kind = "generation.ready"
+	GenerationRejected Kind = "generation.rejected"
+	GenerationCorrupt  Kind = "generation.corrupt"
+	GenerationRetained Kind = "generation.retained"
+	GenerationReleased Kind = "generation.released"
+	GenerationAudited  Kind = "generation.audited"
+
 	SkillStarted Kind = "skill.started"
 
 	ProjectAdded   Kind = "project.added"
@@ -230,6 +237,13 @@ var Kinds = map[Kind]string{
 	WorkspaceRetired:     "A workspace was removed; what was only in it is kept.",
 	WorkspaceMissing:     "The directory of a workspace is gone; resume_workspace restores it from its last snapshot.",
 
+	GenerationReady:    "Outputs of a producer are a build: sealed, hashed and validated.",
+	GenerationRejected: "Outputs of a producer are no build; the body says why.",
+	GenerationCorrupt:  "The bytes of a build are not those of its manifest; the body names the difference.",
+	GenerationRetained: "A build is kept until it is released.",
+	GenerationReleased: "The bytes of a build are gone; its manifest and its verdicts are kept.",
+	GenerationAudited:  "A consumer of a build has ended; the body has the verdict.",
+
 	SkillStarted: "A skill is run, after the yes of a person; the body says which revision.",
 
 	ProjectAdded:   "A directory was registered as a project.",
@@ -268,6 +282,6 @@ var Kinds = map[Kind]string{
 
 // allRefs are the refs that Check accepts.
 var allRefs = []Ref{
-	RefAgent, RefApproval, RefCandidate, RefCredential, RefJob, RefOperation, RefPath, RefPlan, RefProject, RefReceipt, RefServer,
+	RefAgent, RefApproval, RefAudit, RefBuild, RefCandidate, RefCredential, RefJob, RefOperation, RefPath, RefPlan, RefProject, RefReceipt, RefServer,
 	RefSession, RefTask, RefToken, RefWorkspace,
 }

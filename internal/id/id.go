@@ -31,6 +31,9 @@ const (
 	Artifact    Prefix = "art"
 	Workspace   Prefix = "ws"
 	Integration Prefix = "int"
+	Build       Prefix = "b" // with the beginning of its tree hash
+	Candidate   Prefix = "cand"
+	Audit       Prefix = "aud"
 )
 
 // Source makes ids. Time and randomness come in as values, so tests get the ids they expect.

@@ -8,6 +8,7 @@ package key
 const (
 	Addr      = "addr"
 	Bytes     = "bytes"
+	Build     = "build"
 	Cause     = "cause"
 	Child     = "child" // pid
 	Count     = "count" // number of things

@@ -101,6 +101,7 @@ type Job struct {
 	Project   string          `json:"project_id"`
 	Session   string          `json:"remote_session_id,omitempty"`
 	Workspace string          `json:"workspace_id,omitempty"` // in which it runs; "" the project itself
+	Of        string          `json:"of,omitempty"`           // the candidate that it produces or validates, or the audit that it is
 	Label     string          `json:"name,omitempty"`
 	Command   JobCommand      `json:"command"`
 	Frozen    string          `json:"frozen"`            // digest of what was decided about

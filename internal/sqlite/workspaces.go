@@ -64,15 +64,11 @@ func (t *tx) WorkspaceByID(ctx context.Context, p workspace.ByID) (workspace.Wor
 
 // Workspaces is one page, the newest first.
 func (t *tx) Workspaces(ctx context.Context, p workspace.ListWorkspaces) ([]workspace.Workspace, error) {
-	states := p.States
-	if states == nil {
-		states = []workspace.State{}
-	}
-	in, err := document(states)
+	in, err := stateList(p.States)
 	if err != nil {
 		return nil, err
 	}
-	return rows(ctx, t, scanWorkspace, sqlWorkspaces, p.Principal, p.Project, string(in), beforeOr(p.Before), p.PageLimit())
+	return rows(ctx, t, scanWorkspace, sqlWorkspaces, p.Principal, p.Project, in, beforeOr(p.Before), p.PageLimit())
 }
 
 // beforeOr is the number that a page ends before.

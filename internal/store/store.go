@@ -49,6 +49,7 @@ type Reader interface {
 	operation.JobReader
 	session.Reader
 	workspace.Reader
+	workspace.GenerationReader
 	SessionReader
 	MetaReader
 }
@@ -69,6 +70,7 @@ type Tx interface {
 	operation.JobStore
 	session.Store
 	workspace.Store
+	workspace.GenerationStore
 	Sessions
 	Meta
 }

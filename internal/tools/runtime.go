@@ -152,7 +152,9 @@ type terseTools struct{ *mcp.ListToolsResult }
 func (t *terseTools) MarshalJSON() ([]byte, error) {
 	raw, err := json.Marshal(t.ListToolsResult)
 	raw = bytes.ReplaceAll(raw, []byte(`"idempotentHint":false,`), nil)
-	return bytes.ReplaceAll(raw, []byte(`,"readOnlyHint":false`), nil), err
+	raw = bytes.ReplaceAll(raw, []byte(`,"readOnlyHint":false`), nil)
+	// That an element of a list is closed, too, is checked all the same.
+	return bytes.ReplaceAll(raw, []byte(`,"additionalProperties":false},"description":`), []byte(`},"description":`)), err
 }
 
 // schemaOf makes the schema of a tool's arguments: flat, closed, without references.

@@ -15,8 +15,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-
-	"mcpx/internal/crash"
 )
 
 const (
@@ -36,7 +34,8 @@ type CopyOptions struct {
 	Twice func(path string) bool
 	// Refuse says that an entry which cannot be copied is a refusal, and is not only told of; nil: none is.
 	Refuse func(path string) bool
-	Git    bool // what is in directories named .git is copied, too
+	Git    bool   // what is in directories named .git is copied, too
+	Each   func() // is called after each file, by several goroutines; nil: nothing is
 	// Limit bounds the bytes that are really copied; 0: nothing does. LimitExceeded.
 	Limit int64
 }
@@ -124,7 +123,9 @@ func (c *copier) run(ctx context.Context) error {
 			buf, _ := buffers.Get().([]byte)
 			defer buffers.Put(buf) //nolint:staticcheck // a slice of 256 KB: its header is nothing beside it
 			err := c.file(copying, v, seen.Facts, buf)
-			crash.Point("ws.copy.each")
+			if c.o.Each != nil {
+				c.o.Each()
+			}
 			return err
 		})
 		return nil

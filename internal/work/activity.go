@@ -13,7 +13,7 @@ import (
 
 // Claims is what a model may say about what it does (runtime.md section 3.1).
 type Claims struct {
-	Activity map[string]any `json:"activity,omitempty" jsonschema:"for the person: intent, next ..."`
+	Activity map[string]any `json:"activity,omitempty" jsonschema:"for the person"`
 }
 
 // note stores, before a call runs, what was said about it and that its session is used. It never fails a call: what a model

@@ -24,8 +24,8 @@ type Artifact struct {
 	In
 	Action   string `json:"action" jsonschema:"register, list or read"`
 	Path     string `json:"path,omitempty" jsonschema:"register: the file, at most 256 MB; list without a session: the project"`
-	Name     string `json:"name,omitempty" jsonschema:"register: at most 120 bytes; the name of the file without it"`
-	Kind     string `json:"kind,omitempty" jsonschema:"register: test_report, coverage, build, screenshot, log or other; other without it"`
+	Name     string `json:"name,omitempty" jsonschema:"register: at most 120 bytes"`
+	Kind     string `json:"kind,omitempty" jsonschema:"register: test_report, coverage, build, screenshot, log or other"`
 	Media    string `json:"media,omitempty" jsonschema:"register: its media type"`
 	Artifact string `json:"artifact_id,omitempty" jsonschema:"read: what register or list answered"`
 	Offset   int64  `json:"offset,omitempty" jsonschema:"read: first byte, 0-based"`

@@ -40,7 +40,7 @@ type CallTool struct {
 	Tool      string         `json:"id" jsonschema:"server/tool, as find_tools gives it"`
 	Arguments map[string]any `json:"arguments,omitempty" jsonschema:"what the tool takes, by its own schema"`
 	Revision  string         `json:"revision,omitempty" jsonschema:"refuses when the tool has another revision"`
-	Timeout   int            `json:"timeout_s,omitempty" jsonschema:"how long the tool may take, 1 to 600; 120 without it"`
+	Timeout   int            `json:"timeout_s,omitempty" jsonschema:"1 to 600; 120 without it"`
 	WaitMS    int            `json:"wait_ms,omitempty" jsonschema:"0 to 25000, for the end"`
 }
 

@@ -42,7 +42,7 @@ type Run struct {
 	Timeout  int               `json:"timeout_s,omitempty" jsonschema:"1 to 86400; 3600 without it"`
 	Sandbox  string            `json:"sandbox,omitempty" jsonschema:"default, workspace or strict; it may only tighten"`
 	Label    string            `json:"name,omitempty" jsonschema:"a label, at most 120 bytes"`
-	Distinct string            `json:"distinct_from,omitempty" jsonschema:"the operation that this does not repeat"`
+	Distinct string            `json:"distinct_from,omitempty" jsonschema:"the operation it does not repeat"`
 }
 
 // StartCommand are the arguments of start_command.
@@ -190,6 +190,11 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 	if err != nil {
 		return command{}, err
 	}
+	return s.commandAt(ctx, t, x, in)
+}
+
+// commandAt is command in a directory that is open, and is closed by it.
+func (s *Service) commandAt(ctx context.Context, t *turn, x *target, in Run) (command, error) {
 	defer x.close()
 	if err := x.root.Changeable(); err != nil {
 		return command{}, problem(err)
@@ -208,7 +213,10 @@ func (s *Service) command(ctx context.Context, t *turn, in Run) (command, error)
 	if j.Command.Level == "default" {
 		j.Command.Level = ""
 	}
-	c := command{}
+	var (
+		c   command
+		err error
+	)
 	switch {
 	case in.Text != nil:
 		j.Command.Stdin, c.text = operation.StdinText, *in.Text
@@ -264,7 +272,7 @@ func (s *Service) directory(x *target, path string) (string, error) {
 
 // resolved is the command of a job as it would be started now.
 func (s *Service) resolved(x *target, j operation.Job, values map[string]string, stdin *string) (Command, error) {
-	entry := []string{"TMPDIR=" + s.cfg.Runner.Temp(j.JobRef)}
+	entry := append([]string{"TMPDIR=" + s.cfg.Runner.Temp(j.JobRef)}, x.builds.entry()...)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if j.Command.Shell == "" || !slices.Contains(dropped, name) {
 			entry = append(entry, name+"="+values[name])
@@ -275,7 +283,7 @@ func (s *Service) resolved(x *target, j operation.Job, values map[string]string,
 			Argv: j.Command.Argv, Shell: j.Command.Shell, Dir: j.Command.Dir, Env: j.Command.Env, Secrets: j.Command.Secrets, Stdin: stdin,
 			Project: x.Project.Name,
 		},
-		Target: x.root.Path(), Root: x.rulesOf, Temp: s.cfg.Runner.Temp(j.JobRef), Level: j.Command.Level, Environ: process.Environ(s.cfg.Environ, entry),
+		Target: x.root.Path(), Root: x.rulesOf, Readable: x.builds.trees, ReadOnly: x.sealed, Temp: s.cfg.Runner.Temp(j.JobRef), Level: j.Command.Level, Environ: process.Environ(s.cfg.Environ, entry),
 	}
 	var err error
 	if c.Shell == "" {
@@ -435,12 +443,13 @@ type startedJob struct {
 	State   operation.JobState `json:"state"`
 	Sandbox json.RawMessage    `json:"sandbox"`
 	Policy  policy.Verdict     `json:"policy"`
+	madeFor
 }
 
 func startedAnswer(j operation.Job, r Ruling) any {
 	return outcome{
-		data: startedJob{j.ID, j.State, j.Sandbox, r.Verdict},
-		next: []operation.Next{{Tool: "command_status", Args: map[string]any{"job_id": j.ID, "wait_ms": 10000}, Why: "waits for its end"}},
+		data: startedJob{j.ID, j.State, j.Sandbox, r.Verdict, madeForOf(j)},
+		next: []operation.Next{waitFor(j)},
 	}
 }
 

@@ -34,7 +34,7 @@ type CreateWorkspace struct {
 	OnOverlap string   `json:"on_overlap,omitempty" jsonschema:"refuse or allow; refuse without it"`
 	HardLinks string   `json:"hardlinks,omitempty" jsonschema:"break: a file's other names keep the old bytes"`
 	Confirm   bool     `json:"confirm,omitempty" jsonschema:"yes to a copy of more than 2 GB"`
-	Distinct  string   `json:"distinct_from,omitempty" jsonschema:"the operation that this does not repeat"`
+	Distinct  string   `json:"distinct_from,omitempty" jsonschema:"the operation it does not repeat"`
 }
 
 // Bounds of a workspace.
@@ -276,7 +276,7 @@ func (c *creation) stage(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	o := tree.CopyOptions{
-		Skip: c.skip(ctx), Twice: c.mutable, Refuse: c.mutable,
+		Skip: c.skip(ctx), Twice: c.mutable, Refuse: c.mutable, Each: func() { crash.Point("ws.copy.each") },
 	}
 	if !c.in.Confirm {
 		o.Limit = copyUnasked

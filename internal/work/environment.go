@@ -26,7 +26,7 @@ import (
 type EnvironmentInfo struct {
 	Claims
 	Session  string   `json:"remote_session_id,omitempty" jsonschema:"the session, for its project"`
-	Sections []string `json:"sections,omitempty" jsonschema:"only these: os, hardware, shells, toolchains, sandbox, limits, secrets, git; all without it"`
+	Sections []string `json:"sections,omitempty" jsonschema:"only these: os, hardware, shells, toolchains, sandbox, limits, secrets, git"`
 	Compare  string   `json:"compare_to,omitempty" jsonschema:"snapshot_id of an earlier answer"`
 }
 

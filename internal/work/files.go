@@ -31,6 +31,8 @@ type target struct {
 	// workspace is the one whose working copy this is; nil: it is the project itself.
 	workspace *workspace.Workspace
 	release   func() // gives the lease of the workspace back; nil: there is none
+	sealed    bool   // it is the bytes of a build: commands do not change them
+	builds    builds // that commands in it see
 
 	once   sync.Once // guards denied
 	denied map[tree.ID]string
@@ -221,13 +223,13 @@ func problem(err error) error {
 // In is what tools about files take beside their own arguments.
 type In struct {
 	Claims
-	Session string `json:"remote_session_id,omitempty" jsonschema:"the session; without it path is absolute"`
+	Session string `json:"remote_session_id,omitempty" jsonschema:"the session; else path is absolute"`
 }
 
 // InCopy is In for tools that act in a workspace, too.
 type InCopy struct {
 	In
-	Handle string `json:"handle,omitempty" jsonschema:"the workspace to act in, not the project"`
+	Handle string `json:"handle,omitempty" jsonschema:"a workspace, not the project"`
 }
 
 // Window is a part of a file.
@@ -237,7 +239,7 @@ type Window struct {
 	Lines    int    `json:"lines,omitempty" jsonschema:"1 to 5000; 400 without it"`
 	FromByte *int64 `json:"from_byte,omitempty" jsonschema:"instead of lines: first byte, 0-based"`
 	Bytes    int    `json:"bytes,omitempty" jsonschema:"with from_byte: 1 to 20000; 16000 without it"`
-	As       string `json:"as,omitempty" jsonschema:"text, base64 or image (PNG, JPEG, GIF, WebP to 1 MB); text without it"`
+	As       string `json:"as,omitempty" jsonschema:"text, base64 or image (PNG, JPEG, GIF, WebP to 1 MB)"`
 	IfSHA256 string `json:"if_sha256,omitempty" jsonschema:"no text when the file has this hash"`
 }
 

@@ -20,11 +20,11 @@ import (
 type FindTools struct {
 	Claims
 	Session string   `json:"remote_session_id" jsonschema:"the session"`
-	Query   string   `json:"query,omitempty" jsonschema:"words of what you need; without it everything is listed"`
+	Query   string   `json:"query,omitempty" jsonschema:"words of what you need; everything without it"`
 	IDs     []string `json:"ids,omitempty" jsonschema:"instead: up to 10 ids, as this tool gives them"`
 	Kinds   []string `json:"kinds,omitempty" jsonschema:"of skill and tool; both without it"`
 	Server  string   `json:"server,omitempty" jsonschema:"only tools of this server"`
-	Detail  string   `json:"detail,omitempty" jsonschema:"brief or full, with the schema of the arguments; brief without it"`
+	Detail  string   `json:"detail,omitempty" jsonschema:"brief, or full with schemas"`
 	Limit   int      `json:"limit,omitempty" jsonschema:"1 to 50; 10 without it"`
 	Cursor  string   `json:"cursor,omitempty" jsonschema:"next_cursor of the page before"`
 }

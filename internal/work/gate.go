@@ -30,6 +30,7 @@ type Command struct {
 	Program        string   // absolute path of the file that would be started
 	Args           []string // its arguments with its name, the shell's own ones included
 	Readable       []string // directories that it can read at any sandbox level, beside Target
+	ReadOnly       bool     // it does not change Target
 	Environ        []string // the whole environment of the child, NAME=value
 }
 

@@ -30,8 +30,8 @@ type IntegrateWorkspace struct {
 	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session"`
 	Handle   string            `json:"handle" jsonschema:"handle with its present revision"`
 	Mode     string            `json:"mode,omitempty" jsonschema:"plan or apply; apply without it. plan takes no operation_id"`
-	Seen     map[string]string `json:"seen_current,omitempty" jsonschema:"for each path that you have resolved: the current_sha256 of its conflict"`
-	Accept   map[string]string `json:"accept,omitempty" jsonschema:"with seen_current, instead of a resolution: current or proposed"`
+	Seen     map[string]string `json:"seen_current,omitempty" jsonschema:"per resolved path: the current_sha256 of its conflict"`
+	Accept   map[string]string `json:"accept,omitempty" jsonschema:"with seen_current: take current or proposed"`
 	KeepOpen bool              `json:"keep_open,omitempty" jsonschema:"go on in the workspace afterwards"`
 	Preserve bool              `json:"preserve_out_of_scope,omitempty" jsonschema:"keep changes outside of the scope in a snapshot"`
 	Message  string            `json:"message,omitempty" jsonschema:"what the changes are, for the record"`

@@ -133,6 +133,9 @@ func (q *jobs) requeue(ctx context.Context, l *live) (*live, operation.Job, erro
 		return fail(operation.NotAllowed, err)
 	}
 	defer x.close()
+	if x.builds, err = q.s.inputsOf(ctx, j); err != nil {
+		return fail(operation.NotRun, err)
+	}
 	if l.command.Command, err = q.s.resolved(x, j, nil, nil); err != nil {
 		return fail(operation.NotAllowed, err)
 	}

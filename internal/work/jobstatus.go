@@ -24,7 +24,7 @@ type CommandStatus struct {
 	Job       string     `json:"job_id,omitempty" jsonschema:"the job"`
 	Operation string     `json:"operation_id,omitempty" jsonschema:"instead: the operation that started it"`
 	WaitMS    int        `json:"wait_ms,omitempty" jsonschema:"0 to 25000, for the end"`
-	Output    *outputAsk `json:"output,omitempty" jsonschema:"which part of the output; the end of both streams without it"`
+	Output    *outputAsk `json:"output,omitempty" jsonschema:"which part; the end of both streams without it"`
 }
 
 // outputAsk says which part of the output is wanted.
@@ -54,6 +54,8 @@ type jobShown struct {
 	Stderr      *streamShown        `json:"stderr,omitempty"`
 	Stdin       *operation.JobInput `json:"stdin,omitempty"`
 	Sandbox     json.RawMessage     `json:"sandbox,omitempty"`
+	Generation  *briefGeneration    `json:"generation,omitempty"`
+	Audit       *briefAudit         `json:"audit,omitempty"`
 }
 
 // streamShown is a part of a stream.
@@ -153,6 +155,9 @@ func (s *Service) statusOf(ctx context.Context, j operation.Job, ask outputAsk) 
 	shown := jobShown{
 		Job: j.ID, State: j.State, Reason: j.Reason, Text: s.cfg.RedactText(j.Text), Code: j.Code, Signal: j.Signal, Stopped: j.Stopped, Outside: j.Outside,
 		Started: timeShown(j.Started), Ended: timeShown(j.Ended), Sandbox: j.Sandbox,
+	}
+	if err := s.becameOf(ctx, j, &shown); err != nil {
+		return nil, err
 	}
 	answer := outcome{}
 	if j.State != operation.JobReserved && j.State != operation.JobFailed && j.Reason != operation.RecordMissing {

@@ -27,7 +27,7 @@ func (s *Service) Recover(ctx context.Context) error {
 			failed = errors.Join(failed, err)
 		}
 	}
-	return errors.Join(failed, s.recoverJobs(ctx), s.agree(ctx))
+	return errors.Join(failed, s.recoverJobs(ctx), s.agree(ctx), s.recoverGenerations(ctx))
 }
 
 func (s *Service) unfinished(ctx context.Context) ([]operation.Operation, error) {

@@ -16,7 +16,7 @@ type SearchFiles struct {
 	Mode  string   `json:"mode,omitempty" jsonschema:"literal or regex (RE2); literal without it"`
 	Paths []string `json:"paths,omitempty" jsonschema:"files and directories; the project itself without it"`
 	Chosen
-	Case      string `json:"case,omitempty" jsonschema:"sensitive, insensitive or smart; sensitive without it"`
+	Case      string `json:"case,omitempty" jsonschema:"sensitive, insensitive or smart"`
 	Word      bool   `json:"word,omitempty" jsonschema:"only whole words"`
 	Context   int    `json:"context,omitempty" jsonschema:"lines shown before and after, 0 to 10"`
 	NamesOnly bool   `json:"names_only,omitempty" jsonschema:"only which files have it"`

@@ -74,7 +74,8 @@ type Service struct {
 	seen  seen
 	used  used
 
-	leases leases
+	leases  leases
+	pending pending
 
 	quit    chan struct{}  // closed when the daemon stops: what goes on by itself is left alone
 	running sync.WaitGroup // what follows jobs
@@ -101,7 +102,7 @@ func New(c Config) (*Service, error) {
 	if c.Allowed == nil {
 		c.Allowed = func(string, string) bool { return false }
 	}
-	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{}), leases: leases{held: map[string]int{}}}
+	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{}), leases: leases{held: map[string]int{}}, pending: pending{ends: map[string]chan struct{}{}}}
 	s.jobs = &jobs{s: s, limit: cmp.Or(c.Jobs, operation.UsualJobs)}
 	for _, t := range catalogue() {
 		s.tools[t.Name] = &t

@@ -21,4 +21,9 @@ const (
 	RepositoryBusy  operation.Code = "REPO_BUSY"
 	OutsideProject  operation.Code = "SCOPE_OUTSIDE_PROJECT"
 	CanonicalMoved  operation.Code = "CANONICAL_MOVED"
+	UnknownBuild    operation.Code = "UNKNOWN_BUILD"
+	NotReady        operation.Code = "NOT_READY"
+	BuildCorrupt    operation.Code = "BUILD_CORRUPT"
+	BuildInUse      operation.Code = "BUILD_IN_USE"
+	AuditRequired   operation.Code = "AUDIT_REQUIRED"
 )

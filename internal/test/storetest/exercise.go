@@ -61,6 +61,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 	maps.Copy(methods, operationCases)
 	maps.Copy(methods, jobCases)
 	maps.Copy(methods, workspaceCases)
+	maps.Copy(methods, generationCases)
 	maps.Copy(methods, credentialCases)
 	maps.Copy(methods, remoteCases)
 	for _, port := range []reflect.Type{reflect.TypeFor[store.Tx](), reflect.TypeFor[store.Reader]()} {
