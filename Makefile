@@ -94,13 +94,14 @@ certify:
 bench:
 	$(GO) run ./internal/test/bench $(BENCH)
 
-# fuzz runs every fuzz target for FUZZTIME each; as seeds they run in `make unit`.
+# fuzz runs every fuzz target for FUZZTIME each; as seeds they run in `make unit`. Then a million calls of all tools.
 fuzz:
 	@for pkg in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "fuzz $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; \
 	done
+	MCPX_RANDOM_CALLS=$(or $(MCPX_RANDOM_CALLS),1000000) $(GO) test -v -count=1 -timeout 180m -run '^TestDW76RandomCalls$$' ./internal/work
 
 tools:
 	bash .ci/install

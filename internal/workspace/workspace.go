@@ -163,7 +163,7 @@ func (w Workspace) In(states ...State) error {
 	case Attention:
 		return r.Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.ID}, Why: "what is in dispute"})
 	case Retired, Retiring, Integrated:
-		return r.Then(operation.Next{Tool: "create_agent_workspace", Args: map[string]any{}, Why: "makes another one"})
+		return r.Then(operation.Next{Tool: "reconcile_project_state", Args: map[string]any{}, Why: "which workspaces there are"})
 	case Creating, Open, Integrating:
 	}
 	return r

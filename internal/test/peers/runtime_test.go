@@ -70,30 +70,36 @@ func answerOf(t *testing.T, result string) (a answered) {
 	return *r.Structured
 }
 
-// caller makes calls of one client.
-type caller func(t *testing.T, tool string, args map[string]any) answered
+// asker makes calls of one client, and gives each result as it came.
+type asker func(t *testing.T, tool string, args map[string]any) string
+
+// call makes a call of a tool of the runtime itself.
+func (ask asker) call(t *testing.T, tool string, args map[string]any) answered {
+	t.Helper()
+	return answerOf(t, ask(t, tool, args))
+}
 
 // runtimeClients are clients from npm at the URL of the runtime, in one era. Each call of the Inspector is a process of
 // its own; mcp-remote keeps its connection.
-var runtimeClients = map[string]func(t *testing.T, url, era string) caller{
-	"inspector": func(t *testing.T, url, era string) caller {
-		return func(t *testing.T, tool string, args map[string]any) answered {
+var runtimeClients = map[string]func(t *testing.T, url, era string) asker{
+	"inspector": func(t *testing.T, url, era string) asker {
+		return func(t *testing.T, tool string, args map[string]any) string {
 			t.Helper()
 			dir, env := home(t)
-			return answerOf(t, must(t, clientWithin, dir, env, node(t), modules(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"),
-				"--cli", url, "--transport", "http", "--protocol-era", era, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", encoded(t, args)))
+			return must(t, clientWithin, dir, env, node(t), modules(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"),
+				"--cli", url, "--transport", "http", "--protocol-era", era, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", encoded(t, args))
 		}
 	},
-	"mcp-remote": func(t *testing.T, url, era string) caller {
+	"mcp-remote": func(t *testing.T, url, era string) asker {
 		_, env := home(t)
 		protocol := map[string]string{"legacy": "legacy", "modern": "auto"}[era]
 		s := speak(t, env, []string{node(t), modules(t, "mcp-remote", "dist", "proxy.js"), url, "--transport", "http-only", "--allow-http", "--protocol", protocol})
 		last := 1
-		return func(t *testing.T, tool string, args map[string]any) answered {
+		return func(t *testing.T, tool string, args map[string]any) string {
 			t.Helper()
 			last++
 			id := fmt.Sprint(last)
-			return answerOf(t, s.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, encoded(t, args)), id))
+			return s.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, encoded(t, args)), id)
 		}
 	},
 }
@@ -153,7 +159,7 @@ func TestSessionOverClients(t *testing.T) {
 				g, dir := commanding(t)
 				put(t, dir, "Makefile", "test:\n\t@echo begun; sleep 3; echo ended; exit 7\n")
 				url, spoken := tapped(t, g)
-				call := runtimeClients[first](t, url, era)
+				call := runtimeClients[first](t, url, era).call
 				opened := call(t, "session", map[string]any{"action": "open", "project": "shop", "operation_id": "open-shop-1"})
 				session := opened.Data.Session.ID
 				if !opened.OK || session == "" {
@@ -183,7 +189,7 @@ func TestSessionOverClients(t *testing.T) {
 				g.Kill()
 				g.Serve()
 
-				call = runtimeClients[second](t, url, era)
+				call = runtimeClients[second](t, url, era).call
 				if a := call(t, "session", map[string]any{"action": "attach", "remote_session_id": session}); a.Data.Session.ID != session || a.Data.Plan.ID != planned.Data.Plan.ID {
 					t.Errorf("attach: %+v", a)
 				}
@@ -213,6 +219,57 @@ func TestSessionOverClients(t *testing.T) {
 					if (version >= "2026") != (era == "modern") {
 						t.Errorf("a call was made in revision %q", version)
 					}
+				}
+			})
+		}
+	}
+}
+
+// TestUpstreamAtTheRuntime: a client from npm finds a tool of a server from npm, calls it, and has what the server said, in both
+// eras.
+func TestUpstreamAtTheRuntime(t *testing.T) {
+	g := rig.New(t)
+	g.Extra = []string{"MCPX_RUNTIME_EXTENSIONS=true"}
+	config := filepath.Join(g.Home, "config")
+	if err := os.MkdirAll(config, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(config, "policy.toml"), []byte("[tools]\nallow = [\"everything/echo\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.Serve()
+	dir := filepath.Join(t.TempDir(), "shop")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g.Must("project", "add", dir)
+	p := publishedServers(t)[0]
+	g.Add(p.name, p.argv)
+	n := 0
+	for _, era := range []string{"legacy", "modern"} {
+		for name, client := range runtimeClients {
+			t.Run(era+"/"+name, func(t *testing.T) {
+				n++
+				ask := client(t, "http://"+g.Addr+"/mcp", era)
+				session := ask.call(t, "session", map[string]any{"action": "open", "project": "shop", "operation_id": fmt.Sprintf("open-shop-%d", n)}).Data.Session.ID
+				call := func(tool string, arguments map[string]any) string {
+					return ask(t, "call_tool", map[string]any{
+						"remote_session_id": session, "operation_id": fmt.Sprintf("%s-%05d", tool, n), "id": p.name + "/" + tool, "arguments": arguments,
+					})
+				}
+				said := fmt.Sprintf("hello from %s, %s", name, era)
+				if result := call("echo", map[string]any{"message": said}); !strings.Contains(result, "Echo: "+said) || !strings.Contains(result, "mcpx/operation") {
+					t.Errorf("the call: %s", result)
+				}
+				if again := call("echo", map[string]any{"message": said}); !strings.Contains(again, "Echo: "+said) || !strings.Contains(again, "replayed") {
+					t.Errorf("the call again: %s", again)
+				}
+				found := ask(t, "find_tools", map[string]any{"remote_session_id": session, "query": "sum", "detail": "full"})
+				if !strings.Contains(found, p.name+"/get-sum") || !strings.Contains(found, "First number") {
+					t.Errorf("found: %s", found)
+				}
+				if sum := call("get-sum", map[string]any{"a": 1, "b": 2}); !strings.Contains(sum, "is 3") {
+					t.Errorf("a tool that says of itself that it only reads: %s", sum)
 				}
 			})
 		}
