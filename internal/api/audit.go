@@ -7,6 +7,7 @@ import (
 	"mcpx/internal/approval"
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
+	"mcpx/internal/retention"
 )
 
 // RunAudit looks at the files of agents, keeps what was seen, and makes plans. Whose files, as in ConfigQuery.
@@ -288,7 +289,22 @@ func VerdictText(v Verified) string {
 	}
 	text := fmt.Sprintf("%d events are whole, %d to %d, head %s", v.Count, v.First, v.Last, v.Head)
 	if v.Purged > 0 {
-		text += fmt.Sprintf("; the bodies of %d are not kept any more", v.Purged)
+		text += fmt.Sprintf("; the bodies of %d are not kept any more: %s", v.Purged, v.Pruned)
 	}
 	return text
+}
+
+// PruneData asks for old data to be removed.
+type PruneData struct {
+	DryRun bool   `json:"dry_run"`      // nothing is removed: the answer says what would be
+	At     string `json:"at,omitempty"` // RFC 3339, with DryRun only: as if it were then
+}
+
+// PrunedData says what was removed.
+type PrunedData struct {
+	retention.Report
+	// HeldSeconds is how long nothing is removed from now on, because the clock of the machine has jumped by JumpSeconds.
+	HeldSeconds int64    `json:"held_seconds,omitempty"`
+	JumpSeconds int64    `json:"jump_seconds,omitempty"`
+	Next        []string `json:"next"` // commands
 }

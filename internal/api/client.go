@@ -122,6 +122,11 @@ func (c *Client) VerifyEvents(ctx context.Context, in VerifyEvents) (Verified, e
 	return call[Verified](ctx, c, "audit.verify", in)
 }
 
+// Prune removes old data.
+func (c *Client) Prune(ctx context.Context, in PruneData) (PrunedData, error) {
+	return call[PrunedData](ctx, c, "audit.prune", in)
+}
+
 // Plans lists plans.
 func (c *Client) Plans(ctx context.Context, in PlansQuery) (PlanPage, error) {
 	return call[PlanPage](ctx, c, "plan.list", in)

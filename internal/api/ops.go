@@ -43,6 +43,7 @@ var Ops = []Op{
 	{Name: "audit.run", Method: "POST", Path: "/v1/audits", Need: Change, In: RunAudit{}, Out: Audit{}, Keyed: true, Short: "Look at the files of agents and make plans"},
 	{Name: "audit.list", Method: "GET", Path: "/v1/events", Need: Read, In: EventsQuery{}, Out: event.Event{}, Stream: true, Short: "Events of the log"},
 	{Name: "audit.verify", Method: "GET", Path: "/v1/events/verification", Need: Read, In: VerifyEvents{}, Out: Verified{}, Short: "Say whether the log and the backups are whole"},
+	{Name: "audit.prune", Method: "POST", Path: "/v1/events/prune", Need: Change, In: PruneData{}, Out: PrunedData{}, Keyed: true, Short: "Remove data that are older than their period and that nobody needs"},
 	{Name: "plan.list", Method: "GET", Path: "/v1/plans", Need: Read, In: PlansQuery{}, Out: PlanPage{}, Short: "Plans, the newest first"},
 	{Name: "plan.show", Method: "GET", Path: "/v1/plans/{plan}", Need: Read, In: PlanRef{}, Out: PlanView{}, Short: "One plan whole: the diff, the reasons, what comes next"},
 	{Name: "plan.apply", Method: "POST", Path: "/v1/plans/{plan}/apply", Need: Change, In: ApplyPlan{}, Out: PlanOutcome{}, Keyed: true, Short: "Carry a plan out, whole or not at all"},

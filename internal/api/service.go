@@ -25,6 +25,7 @@ type Service interface {
 	// Events gives each event to emit, in order, and returns at the end of the log, or with Follow when ctx ends.
 	Events(ctx context.Context, in EventsQuery, emit func(event.Event) error) error
 	VerifyEvents(ctx context.Context, in VerifyEvents) (Verified, error)
+	Prune(ctx context.Context, in PruneData) (PrunedData, error)
 	Plans(ctx context.Context, in PlansQuery) (PlanPage, error)
 	Plan(ctx context.Context, in PlanRef) (PlanView, error)
 	ApplyPlan(ctx context.Context, in ApplyPlan) (PlanOutcome, error)

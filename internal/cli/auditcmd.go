@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
+	"mcpx/internal/retention"
 )
 
 var auditRun = Command{
@@ -115,7 +117,7 @@ var auditList = Command{
 			Kind: a.String("kind"), Agent: a.String("agent"), Plan: a.String("plan"), Server: a.String("server"), Last: a.Int("last"), Follow: a.Bool("follow"),
 		}
 		var err error
-		if query.Since, err = e.moment(a.String("since")); err != nil {
+		if query.Since, err = e.moment("--since", a.String("since")); err != nil {
 			return err
 		}
 		if query.Path, err = pathGiven(a); err != nil {
@@ -137,6 +139,9 @@ var auditList = Command{
 		list := eventList{Events: []event.Event{}}
 		if err := service.Events(ctx, query, func(ev event.Event) error {
 			list.Events = append(list.Events, ev)
+			if ev.Pruned() {
+				list.Pruned = list.Pruned.Add(ev.Seq)
+			}
 			return nil
 		}); err != nil {
 			return err
@@ -144,6 +149,9 @@ var auditList = Command{
 		return e.Show(list, func(w io.Writer) {
 			for _, ev := range list.Events {
 				line(w, "%s", e.eventLine(ev))
+			}
+			for _, r := range list.Pruned {
+				line(w, "%s", prunedText(r))
 			}
 			if len(list.Events) == 0 {
 				line(w, "No events.")
@@ -155,6 +163,11 @@ var auditList = Command{
 // eventList is the answer of audit list.
 type eventList struct {
 	Events []event.Event `json:"events"`
+	Pruned event.Ranges  `json:"pruned,omitempty"` // of them: what they told is not kept any more
+}
+
+func prunedText(r [2]uint64) string {
+	return fmt.Sprintf("pruned: what the events %d to %d told is not kept any more", r[0], r[1])
 }
 
 func (e *Env) eventLine(ev event.Event) string {
@@ -166,7 +179,7 @@ func (e *Env) eventLine(ev event.Event) string {
 }
 
 // moment reads a time as a person writes it: how long ago, a day, or a whole time.
-func (e *Env) moment(text string) (string, error) {
+func (e *Env) moment(flag, text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
@@ -178,7 +191,7 @@ func (e *Env) moment(text string) (string, error) {
 			return at.UTC().Format(time.RFC3339), nil
 		}
 	}
-	return "", fault.New(fault.Invalid, "usage").Saying("--since %q is no time", text).
+	return "", fault.New(fault.Invalid, "usage").Saying("%s %q is no time", flag, text).
 		Hinting("write how long ago (90m, 24h), a day (2026-11-01), or a time (2026-11-01T12:00:00Z)")
 }
 
@@ -220,6 +233,55 @@ var auditVerify = Command{
 		return nil
 	},
 }
+
+var auditPrune = Command{
+	Path: "audit prune", Short: "Remove data that are older than their period", Op: "audit.prune",
+	Long: "The daemon does it by itself once a day; the periods are settings (retention.* in docs/settings.md). Envelopes of events\n" +
+		"and outcomes of operations always stay, and so does what an open plan, a question that waits, unfinished work or an\n" +
+		"artifact refers to. The log says what was removed: `mcpx audit list --kind retention`.",
+	Example: "mcpx audit prune --dry-run\nmcpx audit prune --dry-run --at 2027-06-01",
+	Flags: []Flag{
+		{Name: "dry-run", Kind: BoolFlag, Usage: "remove nothing; show what would be"},
+		{Name: "at", Kind: StringFlag, Value: "WHEN", Usage: "with --dry-run: as if it were WHEN, a day or a time"},
+	},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		at, err := e.moment("--at", a.String("at"))
+		if err != nil {
+			return err
+		}
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		out, err := service.Prune(e.operation(ctx), api.PruneData{DryRun: a.Bool("dry-run"), At: at})
+		if err != nil {
+			return err
+		}
+		return e.Show(out, func(w io.Writer) {
+			table := make([][]cell, 0, len(out.Removed))
+			for _, r := range out.Removed {
+				table = append(table, []cell{{prunedData[r.Data], bold}, {strconv.Itoa(r.Removed), ""}, {size(r.Bytes), ""}, {strconv.Itoa(r.Needed), ""}})
+			}
+			removed := "REMOVED"
+			if out.DryRun {
+				removed = "OLD"
+			}
+			e.table(w, []string{"WHAT", removed, "BYTES", "OLD BUT NEEDED"}, table)
+			if out.HeldSeconds > 0 {
+				line(w, "The clock has jumped by %s: nothing is removed until mcpx has run for %s more.", seconds(out.JumpSeconds), seconds(out.HeldSeconds))
+			}
+			e.next(w, out.Next)
+		})
+	},
+}
+
+// prunedData are kinds of data as people call them.
+var prunedData = map[retention.Data]string{
+	retention.Displaced: "bytes that edits displaced", retention.Operations: "details of operations", retention.Output: "output of commands",
+	retention.Results: "large answers", retention.Bodies: "bodies of events",
+}
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 var auditExport = Command{
 	Path: "audit export", Short: "Write the log to a file that can be checked anywhere",

@@ -44,6 +44,7 @@ var jsonOf = map[string][]string{
 	"audit export":                 {"--to", "{NEW}"},
 	"audit list":                   {},
 	"observe":                      {"--no-follow"},
+	"audit prune":                  {},
 	"audit run":                    {},
 	"audit verify":                 {},
 	"catalog candidates":           {},

@@ -332,7 +332,7 @@ func (o *observer) unfold() {
 func (o *observer) sayPruned() {
 	for _, r := range o.pruned {
 		o.unfold()
-		line(o.w, "%s", o.looks.paint(dim, fmt.Sprintf("pruned: what the events %d to %d told is not kept any more", r[0], r[1])))
+		line(o.w, "%s", o.looks.paint(dim, prunedText(r)))
 	}
 	o.pruned = nil
 }

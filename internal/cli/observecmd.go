@@ -45,7 +45,7 @@ var observe = Command{
 		} else {
 			if query.After, err = strconv.Atoi(since); err != nil || query.After < 0 {
 				query.After = 0
-				if query.Since, err = e.moment(since); err != nil {
+				if query.Since, err = e.moment("--since", since); err != nil {
 					return err
 				}
 			}

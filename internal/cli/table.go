@@ -34,7 +34,7 @@ func commands() []Command {
 		catalogList, catalogSearch, catalogShow, catalogCandidates, catalogReview, catalogImport, catalogExport,
 		agentsDiscover, certifyAgent, agentsSelfCheck, agentsAuth, agentsControl, agentsMount, agentsUnmount,
 		profileList, profileShow, profileSet, profileRemove,
-		auditRun, auditList, auditVerify, auditExport, observe,
+		auditRun, auditList, auditVerify, auditPrune, auditExport, observe,
 		planList, planShow,
 		policyExplain, policyCheck,
 		approvalList, approvalShow, approvalApprove, approvalDeny,

@@ -111,6 +111,7 @@ type Config struct {
 	Work Work
 	// Repositories says what the repository of a project can start now.
 	Repositories Repositories
+	Retention    Retention
 	// Output reads what a job wrote; nil where no commands are run.
 	Output func(ctx context.Context, at operation.OutputAt) (operation.JobOutput, error)
 	IDs    *id.Source
@@ -232,6 +233,7 @@ func New(c Config) (*Control, error) {
 		{"Holds", c.Holds == nil},
 		{"Work", c.Work == nil},
 		{"Repositories", c.Repositories == nil},
+		{"Retention", c.Retention == nil},
 		{"IDs", c.IDs == nil},
 		{"Now", c.Now == nil},
 		{"Log", c.Log == nil},

@@ -96,6 +96,7 @@ type bench struct {
 	repos        fakeRepositories
 	holds        fakeHolds
 	work         fakeWork
+	keeper       fakeRetention
 }
 
 // fakeHolds notes which approvals ended, and for which sessions they were withdrawn.
@@ -159,7 +160,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 			b.reloads++
 			return api.Reloaded{Applied: []string{"a.b"}}, nil
 		},
-		TokenFiles: b.tokens, Random: rand.Reader, Directories: b.dirs, HandoffKey: []byte("key of this daemon"), Holds: &b.holds, Work: &b.work, Repositories: b.repos,
+		TokenFiles: b.tokens, Random: rand.Reader, Directories: b.dirs, HandoffKey: []byte("key of this daemon"), Holds: &b.holds, Work: &b.work, Repositories: b.repos, Retention: &b.keeper,
 		ProbeHub: func(_ context.Context, token string) (bool, error) { return b.letIn(token) },
 		IDs:      id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),
 		Now:      now, Log: slog.New(slog.DiscardHandler), Overlay: overlay,

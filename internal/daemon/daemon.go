@@ -27,6 +27,7 @@ import (
 	"mcpx/internal/control"
 	"mcpx/internal/converge"
 	"mcpx/internal/crash"
+	"mcpx/internal/event"
 	"mcpx/internal/gateway"
 	"mcpx/internal/httpedge"
 	"mcpx/internal/id"
@@ -88,8 +89,10 @@ type Daemon struct {
 	unix      net.Listener
 	serving   bool // start succeeded: the socket in the file system is ours
 	loop      *loop
-	catalog   *loop                         // of config/catalog
-	heads     *loop                         // of the end of the log
+	catalog   *loop // of config/catalog
+	heads     *loop // of the end of the log
+	keeper    *keeper
+	pruning   *loop                         // of keeper
 	watcher   atomic.Pointer[watch.Watcher] // nil: nothing is watched
 
 	hand      sync.Mutex      // held while a hand-over runs, and for good when this daemon let go
@@ -192,6 +195,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	d.heads = d.noteHeads()
 	d.catalog = d.watchCatalog()
+	d.pruning = d.startKeeper()
 	if d.settings.Watch {
 		d.loop = d.startLoop()
 	}
@@ -207,6 +211,13 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	}
 	crash.Point("daemon.db-open")
 	d.db = db
+	var last event.Event // of an earlier daemon
+	if err := db.View(ctx, func(r store.Reader) error {
+		last, err = r.EventHead(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
 	var epoch store.Epoch
 	err = db.Change(ctx, func(tx store.Tx) error {
 		var err error
@@ -238,12 +249,15 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	if err := d.newWorker(seal); err != nil {
 		return err
 	}
+	if d.keeper, err = d.newKeeper(ctx, last.At); err != nil {
+		return err
+	}
 	certificates := newCertificates(d)
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, NotedHead: d.notedHead, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
-		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Work: d.worker, Repositories: d.worker, Output: d.jobOutput,
+		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Work: d.worker, Repositories: d.worker, Retention: d.keeper, Output: d.jobOutput,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})
@@ -470,6 +484,7 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	crash.Point("daemon.stopping")
 	d.catalog.stop(ctx)
 	d.loop.stop(ctx)
+	d.pruning.stop(ctx)
 	// The edges refuse what is new from now on, and wait for what is in work; the gateway ends that.
 	edges, cut := context.WithCancel(ctx)
 	defer cut()

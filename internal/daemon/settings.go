@@ -19,6 +19,7 @@ import (
 	"mcpx/internal/approval"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
+	"mcpx/internal/retention"
 	"mcpx/internal/sandbox"
 	"mcpx/internal/work"
 )
@@ -42,6 +43,7 @@ type Settings struct {
 	ProjectWrites   bool          // commands in the sandbox change the project itself
 	AcceptGaps      []string      // of the sandbox
 	Commands        bool          // agents may run commands, as far as the policy lets them
+	Periods         retention.Periods
 
 	origin map[string]Origin // by key
 }
@@ -251,6 +253,61 @@ var Registry = []Setting{
 		},
 		get: func(s *Settings) []string { return s.AcceptGaps },
 	},
+	period("decisions", retention.Usual.Decisions, 0, "How long the log keeps what events about decisions tell: approvals, plans that were applied, the catalog, credentials, tokens, trust, projects. That something happened, when and by whom is kept always, and the chain of hashes holds.", func(p *retention.Periods) *time.Duration { return &p.Decisions }),
+	period("changes", retention.Usual.Changes, 0, "How long the log keeps what events about work tell: differences of files, plans, workspaces, sessions, what models say.", func(p *retention.Periods) *time.Duration { return &p.Changes }),
+	period("effects", retention.Usual.Effects, 0, "How long the log keeps what events about calls and commands tell.", func(p *retention.Periods) *time.Duration { return &p.Effects }),
+	period("results", retention.Usual.Results, 0, "How long answers of calls at `/mcp` and what commands wrote are kept after their end. What an open plan, a question that waits, a workspace that is not closed or an artifact refers to stays. How an operation ended is kept always.", func(p *retention.Periods) *time.Duration { return &p.Results }),
+	period("removals", retention.Usual.Removals, 0, "How long what restores removed files is kept at least; as long as they lie in the trash, it stays.", func(p *retention.Periods) *time.Duration { return &p.Removals }),
+	period("displaced", retention.Usual.Displaced, retention.MinDisplaced, "How long bytes are kept that an edit has taken out of a project or a workspace. Bytes that were written to since stay.", func(p *retention.Periods) *time.Duration { return &p.Displaced }),
+}
+
+// period is the row of a period of retention.
+func period(name string, usual, least time.Duration, text string, of func(*retention.Periods) *time.Duration) Setting {
+	return Setting{
+		Key: "retention." + name, Type: "time such as 30d or 12h, or never", Default: days(usual), Hot: true, Effect: "internal/test/story/testdata/setting-retention.txtar",
+		Text: text,
+		set: func(s *Settings, v []string) error {
+			d, err := parseDays(v[0])
+			if err == nil && d < least {
+				err = fmt.Errorf("%s is too short: want at least %s", v[0], days(least))
+			}
+			*of(&s.Periods) = d
+			return err
+		},
+		get: func(s *Settings) []string { return []string{days(*of(&s.Periods))} },
+	}
+}
+
+// days is a period as people write it.
+func days(d time.Duration) string {
+	switch {
+	case d == retention.Forever:
+		return "never"
+	case d%retention.Day == 0:
+		return strconv.FormatInt(int64(d/retention.Day), 10) + "d"
+	}
+	return d.String()
+}
+
+// maxDays bounds a period: what is longer is written as never.
+const maxDays = 36500
+
+func parseDays(text string) (time.Duration, error) {
+	if text == "never" {
+		return retention.Forever, nil
+	}
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || n > maxDays {
+			return 0, fmt.Errorf("%q is no number of days from 1 to %d", text, maxDays)
+		}
+		return time.Duration(n) * retention.Day, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is no time", text)
+	}
+	return d, nil
 }
 
 func trueOrFalse(text string) (bool, error) {

@@ -84,6 +84,38 @@ type Log interface {
 	AppendEvent(ctx context.Context, d Draft) (Event, error)
 }
 
+// BodyReader tells which bodies are stored.
+type BodyReader interface {
+	// Bodies is one page of the events that have their body, in order of Seq, without the bodies.
+	Bodies(ctx context.Context, p ListBodies) ([]Stored, error)
+}
+
+// BodyStore lets bodies go.
+type BodyStore interface {
+	BodyReader
+	// DropBodies removes bodies. The envelopes stay, and the chain holds without them. One that is not there is no error.
+	DropBodies(ctx context.Context, p DropBodies) error
+}
+
+// Stored is an event whose body is stored.
+type Stored struct {
+	Event
+	Size int64 // of the body, in bytes
+}
+
+// ListBodies asks for the events after After that happened before Before.
+type ListBodies struct {
+	After  uint64 // Seq of the last event of the page before
+	Before time.Time
+	Limit  int // 0 and everything above MaxEventPage is MaxEventPage
+}
+
+// PageLimit is the number of events that the page may hold.
+func (p ListBodies) PageLimit() int { return ListEvents{Limit: p.Limit}.PageLimit() }
+
+// DropBodies names events by Seq.
+type DropBodies struct{ Seqs []uint64 }
+
 // MaxEventPage bounds one page of Events.
 const MaxEventPage = 500
 

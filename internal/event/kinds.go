@@ -106,6 +106,9 @@ const (
 
 	SkillStarted Kind = "skill.started"
 
+	RetentionRemoved Kind = "retention.removed"
+	RetentionHeld    Kind = "retention.held"
+
 	ProjectAdded   Kind = "project.added"
 	ProjectRemoved Kind = "project.removed"
 	ProjectMoved   Kind = "project.moved"
@@ -245,6 +248,9 @@ var Kinds = map[Kind]string{
 	GenerationAudited:  "A consumer of a build has ended; the body has the verdict.",
 
 	SkillStarted: "A skill is run, after the yes of a person; the body says which revision.",
+
+	RetentionRemoved: "Old data were removed; the body says which. Envelopes of events and outcomes of operations stay.",
+	RetentionHeld:    "The clock has jumped, so nothing is removed for some time; the body says by how much, and how long.",
 
 	ProjectAdded:   "A directory was registered as a project.",
 	ProjectRemoved: "A project was unregistered; its records stay.",

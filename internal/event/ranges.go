@@ -1,5 +1,10 @@
 package event
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Ranges are runs of events, each by its first and its last Seq.
 type Ranges [][2]uint64
 
@@ -17,3 +22,20 @@ func (r Ranges) Add(seq uint64) Ranges {
 
 // Pruned tells that the event had a body, and that it is not kept any more.
 func (e Event) Pruned() bool { return e.BodySHA256 != "" && e.Body == nil }
+
+// String lists the first runs as people read them: 3 to 5, 9.
+func (r Ranges) String() string {
+	const shown = 5
+	var all []string
+	for _, run := range r[:min(len(r), shown)] {
+		text := strconv.FormatUint(run[0], 10)
+		if run[1] > run[0] {
+			text += " to " + strconv.FormatUint(run[1], 10)
+		}
+		all = append(all, text)
+	}
+	if len(r) > shown {
+		all = append(all, "…")
+	}
+	return strings.Join(all, ", ")
+}

@@ -103,6 +103,7 @@ var handlers = map[string]handler{
 	"audit.run":           unary(api.Service.RunAudit),
 	"audit.list":          stream(api.Service.Events),
 	"audit.verify":        unary(api.Service.VerifyEvents),
+	"audit.prune":         unary(api.Service.Prune),
 	"plan.list":           unary(api.Service.Plans),
 	"plan.show":           unary(api.Service.Plan),
 	"plan.apply":          unary(api.Service.ApplyPlan),

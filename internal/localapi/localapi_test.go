@@ -375,7 +375,7 @@ func TestTable(t *testing.T) {
 	methods := map[string]string{
 		"daemon.status": "DaemonStatus", "daemon.stop": "DaemonStop", "daemon.restart": "DaemonRestart", "daemon.reload": "DaemonReload", "status.show": "Status", "health.show": "Health", "process.list": "Processes",
 		"config.discover": "ConfigFiles", "config.inspect": "InspectConfig",
-		"agent.list": "Agents", "agent.set": "SetAgent", "audit.run": "RunAudit", "audit.list": "Events", "audit.verify": "VerifyEvents",
+		"agent.list": "Agents", "agent.set": "SetAgent", "audit.run": "RunAudit", "audit.list": "Events", "audit.verify": "VerifyEvents", "audit.prune": "Prune",
 		"plan.list": "Plans", "plan.show": "Plan", "plan.apply": "ApplyPlan", "plans.apply": "ApplyPlans", "approval.list": "Approvals", "approval.show": "Approval", "approval.decide": "Decide",
 		"receipt.list": "Receipts", "receipt.rollback": "RollBack", "cutover.record": "RecordCutover", "agent.certify": "KeepCertificate",
 		"credential.list": "Credentials", "credential.show": "Credential", "credential.set": "SetCredential", "credential.check": "CheckCredentials",

@@ -118,7 +118,8 @@ type Job struct {
 	Reserved  time.Time       `json:"reserved_at"`
 	Started   time.Time       `json:"started_at,omitzero"`
 	Ended     time.Time       `json:"ended_at,omitzero"`
-	Seq       uint64          `json:"-"` // order of reservation, given by the store at the first put
+	Cleared   time.Time       `json:"output_cleared_at,omitzero"` // since then what it wrote is not kept any more
+	Seq       uint64          `json:"-"`                          // order of reservation, given by the store at the first put
 }
 
 // JobReader reads the jobs. It is part of the transaction port that package store joins.

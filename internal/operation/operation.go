@@ -69,8 +69,16 @@ type Operation struct {
 	Begun    time.Time         `json:"dispatched_at"` // zero: not dispatched
 	Ended    time.Time         `json:"finished_at"`   // zero: not yet
 	Recovery bool              `json:"recovered,omitempty"`
-	Seq      uint64            `json:"-"` // order of claiming, given by the store at the first put
+	// Purged is since when the bytes that it has displaced are not kept any more, and Shrunk since when its answer and its
+	// arguments are not. Digest is that of the Result.
+	Purged time.Time `json:"displaced_purged_at,omitzero"`
+	Shrunk time.Time `json:"shrunk_at,omitzero"`
+	Digest string    `json:"result_sha256,omitempty"`
+	Seq    uint64    `json:"-"` // order of claiming, given by the store at the first put
 }
+
+// Whole says whether there is more of the operation than its outcome.
+func (o Operation) Whole() bool { return o.Shrunk.IsZero() || o.Evidence != nil }
 
 // Reader reads the ledger. It is part of the transaction port that package store joins.
 type Reader interface {
@@ -78,6 +86,8 @@ type Reader interface {
 	OperationByName(ctx context.Context, p ByName) (Operation, error)
 	// Operations is one page, the newest first. A page that is shorter than the limit is the last one.
 	Operations(ctx context.Context, p ListOperations) ([]Operation, error)
+	// WholeOperations is one page of those that succeeded or failed and are Whole, the oldest first.
+	WholeOperations(ctx context.Context, p ListWhole) ([]Operation, error)
 }
 
 // Store reads and changes the ledger.
@@ -126,6 +136,15 @@ func (p ListOperations) Fits(o Operation) bool {
 		(!p.Open || o.State != Succeeded && o.State != Failed)
 }
 
+// ListWhole asks for the operations after After.
+type ListWhole struct {
+	After uint64 // Seq of the last operation of the page before
+	Limit int    // 0 and everything above MaxOperationPage is MaxOperationPage
+}
+
+// PageLimit is the number of operations that the page may hold.
+func (p ListWhole) PageLimit() int { return ListOperations{Limit: p.Limit}.PageLimit() }
+
 // UnknownName is the error for an id that the ledger does not have.
 func UnknownName(n Name) *fault.Error {
 	return fault.New(fault.NotFound, "operation-unknown").Saying("there is no operation %s", n.ID).
@@ -153,6 +172,8 @@ type Kept struct {
 type ResultReader interface {
 	// KeptResult finds one. NotFound result-unknown, also when it belongs to another principal.
 	KeptResult(ctx context.Context, p KeptByRef) (Kept, error)
+	// KeptBefore is one page of what was kept before a time, the oldest first, without the bytes.
+	KeptBefore(ctx context.Context, p ListKept) ([]KeptSize, error)
 }
 
 // ResultStore keeps results.
@@ -160,6 +181,33 @@ type ResultStore interface {
 	ResultReader
 	// KeepResult writes one; the same one twice is no error.
 	KeepResult(ctx context.Context, p KeepResult) error
+	// DropResult removes one. One that is not there is no error.
+	DropResult(ctx context.Context, p KeptByRef) error
+}
+
+// KeptSize is what is known of a result without its bytes.
+type KeptSize struct {
+	KeptByRef
+	Made time.Time
+	Size int64
+}
+
+// MaxKeptPage bounds one page of KeptBefore.
+const MaxKeptPage = 200
+
+// ListKept asks for the results after After that were made before Before.
+type ListKept struct {
+	Before time.Time
+	After  KeptSize // the last one of the page before; only its Made, Principal and Ref count
+	Limit  int      // 0 and everything above MaxKeptPage is MaxKeptPage
+}
+
+// PageLimit is the number of results that the page may hold.
+func (p ListKept) PageLimit() int {
+	if p.Limit < 1 || p.Limit > MaxKeptPage {
+		return MaxKeptPage
+	}
+	return p.Limit
 }
 
 // KeptByRef names a result of a principal.
@@ -170,5 +218,5 @@ type KeepResult struct{ Result Kept }
 
 // UnknownResult is the error for a reference that leads nowhere.
 func UnknownResult(ref string) *fault.Error {
-	return fault.New(fault.NotFound, "result-unknown").Saying("there is no result %s", ref).Hinting("results are kept for 30 days")
+	return fault.New(fault.NotFound, "result-unknown").Saying("there is no result %s", ref).Hinting("results are kept for some time only: retention.results in docs/settings.md")
 }

@@ -35,7 +35,10 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	sqlInsertRef  = `INSERT INTO event_refs (name, value, seq) VALUES (?, ?, ?)`
 	sqlInsertBody = `INSERT INTO event_bodies (seq, body) VALUES (?, ?)`
-	sqlChainEnd   = `SELECT seq, hash FROM events WHERE seq = (SELECT max(seq) FROM events)`
+	sqlBodies     = `SELECT e.seq, e.at_us, e.kind, e.principal, e.client, e.channel, e.refs, e.summary, e.body_sha256, e.prev, e.hash, NULL, length(b.body)
+		FROM event_bodies b CROSS JOIN events e ON e.seq = b.seq WHERE b.seq > ? AND e.at_us < ? ORDER BY b.seq LIMIT ?`
+	sqlDropBody = `DELETE FROM event_bodies WHERE seq = ?`
+	sqlChainEnd = `SELECT seq, hash FROM events WHERE seq = (SELECT max(seq) FROM events)`
 )
 
 // The same pages, the newest first.
@@ -55,15 +58,19 @@ const (
 		ORDER BY r.seq DESC LIMIT ?8`
 )
 
-func scanEvent(row scanner) (event.Event, error) {
+func scanEvent(row scanner) (event.Event, error) { return scanEventAnd(row) }
+
+// scanEventAnd reads an event and what stands after it in the row.
+func scanEventAnd(row scanner, more ...any) (event.Event, error) {
 	var (
 		e    event.Event
 		at   int64
 		refs string
 		body []byte
 	)
-	err := row.Scan(&e.Seq, &at, &e.Kind, &e.Actor.Principal, &e.Actor.Client, &e.Actor.Channel, &refs, &e.Summary, &e.BodySHA256,
-		&e.Prev, &e.Hash, &body)
+	err := row.Scan(append([]any{
+		&e.Seq, &at, &e.Kind, &e.Actor.Principal, &e.Actor.Client, &e.Actor.Channel, &refs, &e.Summary, &e.BodySHA256, &e.Prev, &e.Hash, &body,
+	}, more...)...)
 	if err != nil {
 		return e, err
 	}
@@ -159,4 +166,22 @@ func (t *tx) AppendEvent(ctx context.Context, d event.Draft) (event.Event, error
 	}
 	t.last = e
 	return e, nil
+}
+
+// Bodies is one page of the events that have their body.
+func (t *tx) Bodies(ctx context.Context, p event.ListBodies) ([]event.Stored, error) {
+	return rows(ctx, t, func(row scanner) (s event.Stored, err error) {
+		s.Event, err = scanEventAnd(row, &s.Size)
+		return s, err
+	}, sqlBodies, p.After, micros(p.Before), p.PageLimit())
+}
+
+// DropBodies removes bodies.
+func (t *tx) DropBodies(ctx context.Context, p event.DropBodies) error {
+	for _, seq := range p.Seqs {
+		if err := t.exec(ctx, sqlDropBody, seq); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -67,7 +67,7 @@ func (t *tx) Jobs(ctx context.Context, p operation.ListJobs) ([]operation.Job, e
 // PutJob writes a job whole, unless the stored one has ended otherwise.
 func (t *tx) PutJob(ctx context.Context, p operation.PutJob) error {
 	j := p.Job
-	j.Reserved, j.Started, j.Ended = store.CutTime(j.Reserved), store.CutTime(j.Started), store.CutTime(j.Ended)
+	j.Reserved, j.Started, j.Ended, j.Cleared = store.CutTime(j.Reserved), store.CutTime(j.Started), store.CutTime(j.Ended), store.CutTime(j.Cleared)
 	body, err := document(j)
 	if err != nil {
 		return err

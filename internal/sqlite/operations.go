@@ -20,14 +20,18 @@ const (
 		AND (?4 = '[]' OR state IN (SELECT value FROM json_each(?4))) AND seq < ?5 ORDER BY seq DESC LIMIT ?6`
 	sqlOpenOperations = `SELECT seq, body FROM operations WHERE state NOT IN ('succeeded', 'failed') AND (?1 = '' OR namespace = ?1) AND (?2 = '' OR session = ?2)
 		AND (?3 = '[]' OR state IN (SELECT value FROM json_each(?3))) AND (?4 = '' OR print = ?4) AND seq < ?5 ORDER BY seq DESC LIMIT ?6`
-	sqlPutOperation = `INSERT INTO operations (namespace, id, session, print, state, body) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (namespace, id) DO UPDATE SET session = excluded.session, print = excluded.print, state = excluded.state, body = excluded.body
+	sqlWholeOperations = `SELECT seq, body FROM operations WHERE state IN ('succeeded', 'failed') AND NOT shrunk AND seq > ? ORDER BY seq LIMIT ?`
+	sqlPutOperation    = `INSERT INTO operations (namespace, id, session, print, state, shrunk, body) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (namespace, id) DO UPDATE SET session = excluded.session, print = excluded.print, state = excluded.state, shrunk = excluded.shrunk, body = excluded.body
 		WHERE operations.state NOT IN ('succeeded', 'failed') OR operations.state = excluded.state AND operations.print = excluded.print`
 	sqlReleaseOperation = `DELETE FROM operations WHERE namespace = ? AND id = ? AND state = 'claimed'`
 
 	sqlKeptResult = `SELECT media, sha256, made_us, bytes FROM results WHERE principal = ? AND ref = ?`
 	sqlKeepResult = `INSERT INTO results (principal, ref, media, sha256, made_us, bytes) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (principal, ref) DO UPDATE SET made_us = excluded.made_us`
+	sqlKeptBefore = `SELECT principal, ref, made_us, length(bytes) FROM results
+		WHERE made_us < ?1 AND (made_us, principal, ref) > (?2, ?3, ?4) ORDER BY made_us, principal, ref LIMIT ?5`
+	sqlDropResult = `DELETE FROM results WHERE principal = ? AND ref = ?`
 )
 
 func scanOperation(row scanner) (operation.Operation, error) {
@@ -78,15 +82,21 @@ func (t *tx) Operations(ctx context.Context, p operation.ListOperations) ([]oper
 	return rows(ctx, t, scanOperation, sqlOperations, p.Namespace, p.Session, string(in), before, p.PageLimit())
 }
 
+// WholeOperations is one page, the oldest first.
+func (t *tx) WholeOperations(ctx context.Context, p operation.ListWhole) ([]operation.Operation, error) {
+	return rows(ctx, t, scanOperation, sqlWholeOperations, p.After, p.PageLimit())
+}
+
 // PutOperation writes an operation whole, unless the stored one has ended otherwise.
 func (t *tx) PutOperation(ctx context.Context, p operation.PutOperation) error {
 	o := p.Operation
 	o.Claimed, o.Begun, o.Ended = store.CutTime(o.Claimed), store.CutTime(o.Begun), store.CutTime(o.Ended)
+	o.Purged, o.Shrunk = store.CutTime(o.Purged), store.CutTime(o.Shrunk)
 	body, err := document(o)
 	if err != nil {
 		return err
 	}
-	n, err := t.affect(ctx, sqlPutOperation, o.Namespace, o.ID, o.Session, o.Print, o.State, body)
+	n, err := t.affect(ctx, sqlPutOperation, o.Namespace, o.ID, o.Session, o.Print, o.State, !o.Whole(), body)
 	if err != nil {
 		return describe(err, t.path)
 	}
@@ -124,4 +134,19 @@ func (t *tx) KeptResult(ctx context.Context, p operation.KeptByRef) (operation.K
 func (t *tx) KeepResult(ctx context.Context, p operation.KeepResult) error {
 	r := p.Result
 	return t.exec(ctx, sqlKeepResult, r.Principal, r.Ref, r.Media, r.SHA256, micros(r.Made), r.Bytes)
+}
+
+// KeptBefore is one page, the oldest first.
+func (t *tx) KeptBefore(ctx context.Context, p operation.ListKept) ([]operation.KeptSize, error) {
+	return rows(ctx, t, func(row scanner) (k operation.KeptSize, err error) {
+		var made int64
+		err = row.Scan(&k.Principal, &k.Ref, &made, &k.Size)
+		k.Made = fromMicros(made)
+		return k, err
+	}, sqlKeptBefore, micros(p.Before), micros(p.After.Made), p.After.Principal, p.After.Ref, p.PageLimit())
+}
+
+// DropResult removes one.
+func (t *tx) DropResult(ctx context.Context, p operation.KeptByRef) error {
+	return t.exec(ctx, sqlDropResult, p.Principal, p.Ref)
 }

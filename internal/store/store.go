@@ -15,6 +15,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/operation"
 	"mcpx/internal/page"
+	"mcpx/internal/retention"
 	"mcpx/internal/session"
 	"mcpx/internal/workspace"
 )
@@ -44,12 +45,14 @@ type Reader interface {
 	approval.Reader
 	auth.Reader
 	event.Reader
+	event.BodyReader
 	operation.Reader
 	operation.ResultReader
 	operation.JobReader
 	session.Reader
 	workspace.Reader
 	workspace.GenerationReader
+	retention.Reader
 	SessionReader
 	MetaReader
 }
@@ -65,12 +68,14 @@ type Tx interface {
 	approval.Store
 	auth.Store
 	event.Log
+	event.BodyStore
 	operation.Store
 	operation.ResultStore
 	operation.JobStore
 	session.Store
 	workspace.Store
 	workspace.GenerationStore
+	retention.Store
 	Sessions
 	Meta
 }

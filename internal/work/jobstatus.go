@@ -160,7 +160,7 @@ func (s *Service) statusOf(ctx context.Context, j operation.Job, ask outputAsk) 
 		return nil, err
 	}
 	answer := outcome{}
-	if j.State != operation.JobReserved && j.State != operation.JobFailed && j.Reason != operation.RecordMissing {
+	if j.State != operation.JobReserved && j.State != operation.JobFailed && j.Reason != operation.RecordMissing && j.Cleared.IsZero() {
 		e, err := s.cfg.Runner.Look(ctx, j.JobRef)
 		if err != nil {
 			return nil, err
@@ -192,6 +192,8 @@ func (s *Service) statusOf(ctx context.Context, j operation.Job, ask outputAsk) 
 		}
 	}
 	switch {
+	case !j.Cleared.IsZero():
+		answer.warnings = append(answer.warnings, string(operation.ResultExpired)+": what the command wrote is not kept any more")
 	case !j.State.Final():
 		answer.next = []operation.Next{{Tool: "command_status", Args: map[string]any{"job_id": j.ID, "wait_ms": 20000}, Why: "waits for its end"}}
 	case j.State == operation.JobExited && j.Code != nil && *j.Code == exitNoCommand:

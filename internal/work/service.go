@@ -76,6 +76,7 @@ type Service struct {
 
 	leases  leases
 	pending pending
+	prunes  sync.Mutex // held during a look for what is old
 
 	quit    chan struct{}  // closed when the daemon stops: what goes on by itself is left alone
 	running sync.WaitGroup // what follows jobs

@@ -64,6 +64,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 	maps.Copy(methods, generationCases)
 	maps.Copy(methods, credentialCases)
 	maps.Copy(methods, remoteCases)
+	maps.Copy(methods, retentionCases)
 	for _, port := range []reflect.Type{reflect.TypeFor[store.Tx](), reflect.TypeFor[store.Reader]()} {
 		for m := range port.Methods() {
 			if methods[m.Name] == nil {

@@ -12,17 +12,19 @@ import (
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
+	"mcpx/internal/retention"
 	"mcpx/internal/store"
 )
 
 // governance is the part of the state that plans, approvals and the log are in.
 type governance struct {
-	events    []event.Event // only appended to, so that clones may share it
+	events    []event.Event // appended to, or copied, so that clones may share it
 	approvals map[string]approval.Approval
 	plans     ordered[converge.Plan]
 	receipts  ordered[converge.Receipt]
 	agents    map[string]converge.AgentRecord
 	files     map[fileKey]converge.FileRecord
+	kept      retention.State
 }
 
 type fileKey struct{ agent, path string }
@@ -106,7 +108,7 @@ func newGovernance() governance {
 func (g *governance) clone() governance {
 	return governance{
 		events: slices.Clip(g.events), approvals: maps.Clone(g.approvals), plans: g.plans.clone(), receipts: g.receipts.clone(),
-		agents: maps.Clone(g.agents), files: maps.Clone(g.files),
+		agents: maps.Clone(g.agents), files: maps.Clone(g.files), kept: g.kept,
 	}
 }
 
@@ -147,6 +149,37 @@ func (g *governance) AppendEvent(ctx context.Context, d event.Draft) (event.Even
 	}
 	g.events = append(g.events, deep(e))
 	return e, nil
+}
+
+func (g *governance) Bodies(_ context.Context, p event.ListBodies) (page []event.Stored, err error) {
+	for _, e := range g.events {
+		if e.Seq > p.After && e.Body != nil && e.At.Before(store.CutTime(p.Before)) && len(page) < p.PageLimit() {
+			s := event.Stored{Event: deep(e), Size: int64(len(e.Body))}
+			s.Body = nil
+			page = append(page, s)
+		}
+	}
+	return page, nil
+}
+
+func (g *governance) DropBodies(_ context.Context, p event.DropBodies) error {
+	g.events = slices.Clone(g.events)
+	for i := range g.events {
+		if slices.Contains(p.Seqs, g.events[i].Seq) {
+			g.events[i].Body = nil
+		}
+	}
+	return nil
+}
+
+func (g *governance) RetentionState(context.Context) (retention.State, error) {
+	return deep(g.kept), nil
+}
+
+func (g *governance) PutRetentionState(_ context.Context, p retention.PutState) error {
+	p.State.Last.At = store.CutTime(p.State.Last.At)
+	g.kept = deep(p.State)
+	return nil
 }
 
 func (g *governance) Approvals(_ context.Context, p approval.ListApprovals) (page []approval.Approval, err error) {

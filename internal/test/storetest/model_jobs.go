@@ -47,7 +47,7 @@ func (s *state) PutJob(_ context.Context, p operation.PutJob) error {
 	if err != nil {
 		return err
 	}
-	j.Reserved, j.Started, j.Ended = store.CutTime(j.Reserved), store.CutTime(j.Started), store.CutTime(j.Ended)
+	j.Reserved, j.Started, j.Ended, j.Cleared = store.CutTime(j.Reserved), store.CutTime(j.Started), store.CutTime(j.Ended), store.CutTime(j.Cleared)
 	if j.Seq = before.Seq; !there {
 		s.reserved++
 		j.Seq = s.reserved

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -41,6 +42,17 @@ func (s *state) Operations(_ context.Context, p operation.ListOperations) ([]ope
 	return all[:min(len(all), p.PageLimit())], nil
 }
 
+func (s *state) WholeOperations(_ context.Context, p operation.ListWhole) ([]operation.Operation, error) {
+	var all []operation.Operation
+	for _, o := range s.operations {
+		if (o.State == operation.Succeeded || o.State == operation.Failed) && o.Whole() && o.Seq > p.After {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b operation.Operation) int { return int(a.Seq) - int(b.Seq) })
+	return all[:min(len(all), p.PageLimit())], nil
+}
+
 func (s *state) PutOperation(_ context.Context, p operation.PutOperation) error {
 	before, there := s.operations[p.Operation.Name]
 	if there && (before.State == operation.Succeeded || before.State == operation.Failed) &&
@@ -52,6 +64,7 @@ func (s *state) PutOperation(_ context.Context, p operation.PutOperation) error 
 		return err
 	}
 	o.Claimed, o.Begun, o.Ended = store.CutTime(o.Claimed), store.CutTime(o.Begun), store.CutTime(o.Ended)
+	o.Purged, o.Shrunk = store.CutTime(o.Purged), store.CutTime(o.Shrunk)
 	if o.Seq = before.Seq; !there {
 		s.opened++
 		o.Seq = s.opened
@@ -80,5 +93,25 @@ func (s *state) KeepResult(_ context.Context, p operation.KeepResult) error {
 	r := p.Result
 	r.Made, r.Bytes = store.CutTime(r.Made), slices.Clone(r.Bytes)
 	s.results[operation.KeptByRef{Principal: r.Principal, Ref: r.Ref}] = r
+	return nil
+}
+
+func (s *state) KeptBefore(_ context.Context, p operation.ListKept) ([]operation.KeptSize, error) {
+	var all []operation.KeptSize
+	order := func(a, b operation.KeptSize) int {
+		return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Ref, b.Ref))
+	}
+	for at, k := range s.results {
+		size := operation.KeptSize{KeptByRef: at, Made: k.Made, Size: int64(len(k.Bytes))}
+		if k.Made.Before(store.CutTime(p.Before)) && order(size, p.After) > 0 {
+			all = append(all, size)
+		}
+	}
+	slices.SortFunc(all, order)
+	return all[:min(len(all), p.PageLimit())], nil
+}
+
+func (s *state) DropResult(_ context.Context, p operation.KeptByRef) error {
+	delete(s.results, p)
 	return nil
 }
