@@ -102,14 +102,19 @@ func (p Packet) Latest() (rev int, err error) {
 
 // Keep adds the bytes of a file of the working copy to those of BASE, and makes them durable. FileBusy: they are others now.
 func (p Packet) Keep(ctx context.Context, digest, path string) error {
-	if _, err := os.Lstat(p.Blob(digest)); err == nil {
-		return nil // the same bytes
-	}
 	root, err := Open(p.Copy(), Options{ByPath: true})
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	return p.KeepFrom(ctx, root, digest, path)
+}
+
+// KeepFrom is Keep for a file of another root.
+func (p Packet) KeepFrom(ctx context.Context, root *Root, digest, path string) error {
+	if _, err := os.Lstat(p.Blob(digest)); err == nil {
+		return nil // the same bytes
+	}
 	at, err := root.Resolve(path, Read)
 	if err != nil {
 		return err

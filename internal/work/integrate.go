@@ -196,8 +196,12 @@ func (g *integration) plan(ctx context.Context) (err error) {
 	g.base = base
 	inside, outside := split(all)
 	g.outside = outside
-	was := byPath(base)
-	for _, c := range inside {
+	return g.planAll(ctx, inside, byPath(base))
+}
+
+// planAll decides about changes, and says what becomes of their paths.
+func (g *integration) planAll(ctx context.Context, all []change, was map[string]tree.Item) (err error) {
+	for _, c := range all {
 		one, err := g.decide(ctx, c, was)
 		if err != nil {
 			return err

@@ -199,6 +199,7 @@ type ResumeWorkspace struct {
 	Claims
 	Session string `json:"remote_session_id,omitempty" jsonschema:"the session"`
 	WS      string `json:"ws" jsonschema:"id of a workspace, or of a snapshot (snap_...)"`
+	Rebase  bool   `json:"rebase,omitempty" jsonschema:"bring in what the project changed in the scope"`
 }
 
 // resumption is a workspace that goes on: as it lies, from the quarantine, or from its last snapshot.
@@ -208,8 +209,9 @@ type resumption struct {
 	p       packet
 	release func()
 	area    *tree.Area
-	restore bool // from its snapshot
-	made    bool // the directory is our copy of that
+	restore bool    // from its snapshot
+	made    bool    // the directory is our copy of that
+	copy    *target // the working copy, when the project's changes are brought into it; nil: they are not
 	was     resumeEvidence
 }
 
@@ -219,6 +221,7 @@ type resumeEvidence struct {
 	Aside     string              `json:"aside,omitempty"`
 	Restored  string              `json:"restored,omitempty"` // the snapshot that its directory is a copy of
 	Moved     []string            `json:"moved"`
+	Rebased   *rebased            `json:"rebased,omitempty"`
 }
 
 // resumed is the answer of resume_workspace.
@@ -228,6 +231,9 @@ type resumed struct {
 	Restored string   `json:"restored_from,omitempty"`
 	Moved    []string `json:"moved"`
 	More     int      `json:"more,omitempty"`
+	// Of a rebase.
+	Taken     []string        `json:"taken,omitempty"`
+	Conflicts []conflictShown `json:"conflicts,omitempty"`
 }
 
 func beginResume(ctx context.Context, s *Service, t *turn) (effect, error) {
@@ -247,7 +253,11 @@ func beginResume(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if r.release, err = s.leases.take(p.ID, true); err != nil {
 		return nil, err
 	}
-	if err := r.plan(); err != nil {
+	err = r.plan()
+	if err == nil && in.Rebase {
+		err = r.openCopy()
+	}
+	if err != nil {
 		r.close()
 		return nil, err
 	}
@@ -327,7 +337,9 @@ func (r *resumption) stage(ctx context.Context) (any, error) {
 			return nil, err
 		}
 	}
-	r.was.Moved, err = r.moved(ctx, from)
+	if r.was.Moved, err = r.moved(ctx, from); err == nil && r.copy != nil {
+		err = problem(r.rebase(ctx))
+	}
 	return r.was, err
 }
 
@@ -422,10 +434,27 @@ func (r *resumption) drop() {
 	if r.made {
 		r.s.cleared(context.Background(), tree.Packet{Dir: r.was.Workspace.Dir}.Clear()) // our copy of a snapshot
 	}
+	if r.copy != nil && r.area != nil {
+		_ = r.area.Discard(batchID(r.t.op)) // what is left of it is found by the next start
+	}
 }
 
-// run brings back what lies in the quarantine.
-func (r *resumption) run(context.Context) (any, error) {
+// run brings back what lies in the quarantine, and brings in what the project did.
+func (r *resumption) run(ctx context.Context) (any, error) {
+	if r.was.Rebased != nil {
+		o, err := r.copy.root.Apply(ctx, r.area, r.was.Rebased.Batch, tree.Conditions{})
+		if err == nil {
+			err = notApplied(o)
+		}
+		if err != nil {
+			return nil, problem(err)
+		}
+	}
+	return r.back()
+}
+
+// back is the end of a resumption.
+func (r *resumption) back() (any, error) {
 	w := &r.was.Workspace
 	if r.was.Aside != "" {
 		to := r.area.Packet(w.ID)
@@ -439,7 +468,12 @@ func (r *resumption) run(context.Context) (any, error) {
 		w.Dir = to.Dir
 	}
 	paths, more := firstOf(r.was.Moved, maxChanges)
-	return resumed{w.ID, tree.Packet{Dir: w.Dir}.Copy(), r.was.Restored, append([]string{}, paths...), more}, nil
+	a := resumed{ID: w.ID, Path: tree.Packet{Dir: w.Dir}.Copy(), Restored: r.was.Restored, Moved: append([]string{}, paths...), More: more}
+	if b := r.was.Rebased; b != nil {
+		a.Taken, _ = firstOf(b.Taken, maxChanges)
+		a.Conflicts = b.Conflicts[:min(len(b.Conflicts), maxChanges)]
+	}
+	return a, nil
 }
 
 // keep claims the scope again, and opens the workspace at the end.
@@ -467,6 +501,9 @@ func (r *resumption) keep(ctx context.Context, tx store.Tx, t *turn, a *operatio
 				end = workspace.Complete
 			}
 			now.Dir = w.Dir
+			if r.was.Rebased != nil {
+				now.Base = r.was.Rebased.Base
+			}
 			*now, err = now.To(end, "")
 			return err
 		})
@@ -489,11 +526,18 @@ func (r *resumption) keep(ctx context.Context, tx store.Tx, t *turn, a *operatio
 	return nil
 }
 
-func (*resumption) settle(context.Context) {}
+func (r *resumption) settle(ctx context.Context) {
+	if r.was.Rebased != nil {
+		r.s.cleared(ctx, r.copy.root.Finish(ctx, r.area, r.was.Rebased.Batch))
+	}
+}
 
 func (r *resumption) close() {
 	if r.area != nil {
 		_ = r.area.Close() // what was moved in it is flushed
+	}
+	if r.copy != nil {
+		r.copy.close()
 	}
 	if r.release != nil {
 		r.release()
@@ -502,11 +546,11 @@ func (r *resumption) close() {
 
 // recoverResume ends a resumption that an earlier daemon has begun.
 func recoverResume(ctx context.Context, s *Service, t *turn) (any, ending, error) {
-	if t.op.State == operation.Claimed {
-		return nil, nil, nil // a copy that it made has no row, and is put into quarantine
-	}
 	r := &resumption{s: s, t: t}
 	var err error
+	if t.op.State == operation.Claimed { // a copy that it made has no row, and is put into quarantine
+		return nil, r, undecided(r.unstage(ctx))
+	}
 	if r.was, err = evidenceOf[resumeEvidence](t.op); err != nil {
 		return nil, r, err
 	}
@@ -514,6 +558,11 @@ func recoverResume(ctx context.Context, s *Service, t *turn) (any, ending, error
 	if r.area, err = s.areaAbove(ctx, r.p); err != nil {
 		return nil, r, undecided(err)
 	}
-	data, err := r.run(ctx)
+	if r.was.Rebased != nil {
+		if err := r.rebaseOn(ctx); err != nil {
+			return nil, r, err
+		}
+	}
+	data, err := r.back()
 	return data, r, undecided(err)
 }

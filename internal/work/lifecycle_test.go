@@ -248,3 +248,48 @@ func TestAmendScope(t *testing.T) {
 		t.Errorf("%+v", done.Refusal)
 	}
 }
+
+// TestRebase: what the project changed meanwhile comes into a workspace that is resumed with rebase, merged with its own work; a
+// conflict stays as it is, with its BASE, and is one when it is integrated. The
+// scenario integrated of TestCrashPoints cuts it off.
+func TestRebase(t *testing.T) {
+	s := newShop(t)
+	s.save(t, "docs/merged.md", "1\n2\n3\n4\n5\n")
+	s.save(t, "docs/gone.md", "gone\n")
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.write(t, "docs/merged.md", "one\n2\n3\n4\n5\n")
+	w.write(t, "docs/guide.md", "mine\n")
+	w.write(t, "docs/mine.md", "mine\n")
+	read[struct{}](t, s.do(t, "suspend_workspace", `"handle":%q,"reason":"tomorrow","operation_id":"suspend-1"`, handle))
+	s.save(t, "docs/merged.md", "1\n2\n3\n4\nfive\n")
+	s.save(t, "docs/guide.md", "theirs\n")
+	s.save(t, "docs/new/deep.md", "new\n")
+	if err := os.Remove(filepath.Join(s.root, "docs/gone.md")); err != nil {
+		t.Fatal(err)
+	}
+	a := s.do(t, "resume_workspace", `"ws":%q,"rebase":true,"operation_id":"resume-01"`, w.ID)
+	got := read[resumed](t, a)
+	if fmt.Sprint(got.Taken) != "[docs/gone.md docs/merged.md docs/new docs/new/deep.md]" || len(got.Conflicts) != 1 || got.Conflicts[0].Path != "docs/guide.md" {
+		t.Errorf("taken %v, conflicts %v", got.Taken, got.Conflicts)
+	}
+	for name, want := range map[string]string{"docs/merged.md": "one\n2\n3\n4\nfive\n", "docs/guide.md": "mine\n", "docs/mine.md": "mine\n", "docs/new/deep.md": "new\n"} {
+		if raw, err := os.ReadFile(filepath.Join(w.Path, name)); err != nil || string(raw) != want {
+			t.Errorf("%s is %q, %v", name, raw, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(w.Path, "docs/gone.md")); err == nil {
+		t.Error("what the project removed is still there")
+	}
+	if left, err := os.ReadDir(filepath.Join(s.state, "txn")); err != nil || len(left) > 0 {
+		t.Errorf("left in the staging area: %v, %v", left, err)
+	}
+	status := read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q`, w.ID))
+	if len(status.Changes) != 3 || status.Changes[0].Path != "docs/guide.md" || status.Changes[0].Current == "" {
+		t.Errorf("%+v", status.Changes)
+	}
+	refused(t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, a.Handle), workspace.Conflicts, fault.AfterFix)
+	done := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/guide.md":%q}`, a.Handle, got.Conflicts[0].Current)
+	if !done.OK || s.file(t, "docs/merged.md") != "one\n2\n3\n4\nfive\n" || s.file(t, "docs/guide.md") != "mine\n" {
+		t.Errorf("%+v", done.Refusal)
+	}
+}

@@ -101,3 +101,61 @@ func kept(t *testing.T, state, content string) (found bool) {
 	}
 	return found
 }
+
+// TestDW39Races: DW-39. An editor saves a file by rename while an integration replaces it. Whoever comes first, what the editor saved is in the
+// file afterwards, or kept and named in CONTESTED. MCPX_TEST_FULL makes it 3,000 races.
+func TestDW39Races(t *testing.T) {
+	races := 60
+	if os.Getenv("MCPX_TEST_FULL") != "" {
+		races = 3000
+	}
+	s := newShop(t)
+	path := filepath.Join(s.root, "src/raced.txt")
+	s.save(t, "src/raced.txt", "base\n")
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["src"]`)
+	r := rand.New(rand.NewPCG(1, 39))
+	ends, lost := map[string]int{}, 0
+	for n := range races {
+		before, err := os.ReadFile(filepath.Join(w.Path, "src/raced.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.save(t, "src/raced.txt", string(before))
+		w.write(t, "src/raced.txt", fmt.Sprintf("agent %d\n", n))
+		users := fmt.Sprintf("user %d\n%s", n, strings.Repeat("what a person wrote\n", 200))
+		early := time.Duration(r.IntN(50_000)) * time.Microsecond
+		saved := make(chan error, 1)
+		go func() {
+			time.Sleep(early)
+			saved <- saveAs(path, users, false)
+		}()
+		a := s.do(t, "integrate_agent_workspace", `"handle":%q,"keep_open":true,"operation_id":"race-%05d"`, handle, n)
+		if err := <-saved; err != nil {
+			t.Fatal(err)
+		}
+		end := "applied"
+		if a.Refusal != nil {
+			end = string(a.Refusal.Code)
+			w.write(t, "src/raced.txt", string(before)) // the next race begins where this one did
+		}
+		ends[end]++
+		switch end {
+		case "applied", "CANONICAL_MOVED", "CONFLICTS", "CONTESTED":
+		default:
+			t.Errorf("race %d ended as %s", n, end)
+		}
+		if end == "CONTESTED" {
+			read[resolved](t, s.call(t, "resolve_operation", `{"target":"race-%05d","verdict":"abandon","operation_id":"abandon-%05d"}`, n, n))
+		}
+		if s.file(t, "src/raced.txt") != users && (end != "CONTESTED" || !kept(t, s.state, users)) {
+			lost++
+			t.Errorf("race %d (%s): what the editor saved is nowhere; the file is %.40q", n, end, s.file(t, "src/raced.txt"))
+		}
+		status := read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q,"diff":"none"`, w.ID))
+		handle = fmt.Sprintf("%s@%d", w.ID, status.Rev)
+	}
+	t.Logf("%d races, %d saves of the user lost; ends: %v", races, lost, ends)
+	if ends["applied"] == 0 || ends["applied"] == races {
+		t.Errorf("no race: %v", ends)
+	}
+}

@@ -91,6 +91,7 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 		{scenarioRead, b.read},
 		{scenarioCommand, b.commands},
 		{scenarioJobs, b.jobs},
+		{scenarioWorkspace, b.workspaces},
 		{scenarioReconcile, b.reconcile},
 	} {
 		if wanted(one.name) {

@@ -182,6 +182,8 @@ func (r *report) judge() {
 			atLeast(fmt.Sprintf("%s against %s, %d callers, at least", p.What, p.Against, p.Callers), p.Ratio, minLedger)
 		case p.Scenario == scenarioSearch:
 			atMost(p.What+", times of "+p.Against+", at most", 1/p.Ratio, maxSearch)
+		case p.Scenario == scenarioWorkspace:
+			atMost(p.What+", times of "+p.Against+", at most", 1/p.Ratio, maxWorkspace[p.Against])
 		}
 	}
 	for _, x := range r.Reconcile {

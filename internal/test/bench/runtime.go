@@ -53,7 +53,7 @@ func (b *bench) agent(ctx context.Context, name, dir, mechanism string) (*agent,
 	if err := os.WriteFile(filepath.Join(config, "policy.toml"), []byte(allowed), 0o600); err != nil {
 		return nil, nil, err
 	}
-	g, err := b.gateway(ctx, name, "MCPX_RUNTIME_COMMANDS=true", "MCPX_SANDBOX_MECHANISM="+mechanism)
+	g, err := b.gateway(ctx, name, "MCPX_RUNTIME_COMMANDS=true", "MCPX_RUNTIME_WORK=true", "MCPX_SANDBOX_MECHANISM="+mechanism)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,8 +76,13 @@ func (b *bench) agent(ctx context.Context, name, dir, mechanism string) (*agent,
 
 // tool calls a tool, and decodes the data of its answer.
 func (a *agent) tool(name string, args map[string]any, data any) error {
-	id := strconv.FormatInt(ids.Add(1), 10)
-	args["operation_id"] = "bench-" + id + "-0000"
+	_, err := a.handled(name, args, data)
+	return err
+}
+
+// handled is tool for one that answers with the handle of a workspace.
+func (a *agent) handled(name string, args map[string]any, data any) (handle string, err error) {
+	args["operation_id"] = "bench-" + strconv.FormatInt(ids.Add(1), 10) + "-0000"
 	if a.session != "" {
 		args["remote_session_id"] = a.session
 	}
@@ -86,24 +91,42 @@ func (a *agent) tool(name string, args map[string]any, data any) error {
 	}
 	params, err := json.Marshal(map[string]any{"name": name, "arguments": args})
 	if err != nil {
-		return err
+		return "", err
 	}
-	raw, _, err := a.http.post(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":%s}`, id, params))
+	for { // the same call again waits for what is under way
+		handle, err := a.call(name, params, data)
+		if !errors.Is(err, errUnderWay) {
+			return handle, err
+		}
+	}
+}
+
+// errUnderWay says that a call has not ended in the time in which it is answered.
+var errUnderWay = errors.New("the call is under way")
+
+func (a *agent) call(name string, params []byte, data any) (handle string, err error) {
+	raw, _, err := a.http.post(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, ids.Add(1), params))
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	var m struct {
 		Result struct {
 			Answer struct {
-				OK   bool            `json:"ok"`
-				Data json.RawMessage `json:"data"`
+				OK     bool            `json:"ok"`
+				Status string          `json:"status"`
+				Handle string          `json:"handle"`
+				Data   json.RawMessage `json:"data"`
 			} `json:"structuredContent"`
 		} `json:"result"`
 	}
-	if err := json.Unmarshal(raw, &m); err != nil || !m.Result.Answer.OK {
-		return fmt.Errorf("%s: %w: %.500s", name, errors.Join(errNotOK, err), raw)
+	err = json.Unmarshal(raw, &m)
+	if err == nil && m.Result.Answer.Status == "in_progress" && name != "execute_command" {
+		return "", errUnderWay
 	}
-	return json.Unmarshal(m.Result.Answer.Data, data)
+	if err != nil || !m.Result.Answer.OK {
+		return "", fmt.Errorf("%s: %w: %.500s", name, errors.Join(errNotOK, err), raw)
+	}
+	return m.Result.Answer.Handle, json.Unmarshal(m.Result.Answer.Data, data)
 }
 
 var (

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// integrated is what an agent does with a workspace: it makes one, changes it, integrates it, and removes it. After every kill the
+// integrated is what an agent does with a workspace: it makes one, changes it, puts it aside and goes on with what the project did
+// meanwhile, integrates it, and removes it. After every kill the
 // project is as it was or as it shall be, and a copy is whole or set aside.
 func (p *play) integrated() {
 	w := &worker{play: p, dir: filepath.Join(p.t.TempDir(), "shop"), is: map[string]string{}}
@@ -21,6 +22,7 @@ func (p *play) integrated() {
 	before := treeOf(w.t, w.dir)
 	handle, dir := w.workspace("create-1")
 	after := w.workIn(dir, before)
+	handle = w.rebased(handle, dir, before, after)
 	last := w.integrate("integrate-1", handle, before, after)
 	gone := w.do("remove_agent_workspace", "retire-1", map[string]any{"handle": last.Handle, "if_dirty": "refuse"}, nil)
 	if _, err := os.Stat(dir); !gone.OK || !os.IsNotExist(err) {
@@ -94,6 +96,24 @@ func (w *worker) workspace(operation string) (handle, dir string) {
 		}
 	}
 	return last.Handle, made.Path
+}
+
+// rebased puts a workspace aside while somebody adds a file to the project, and goes on with that in it.
+func (w *worker) rebased(handle, dir string, before, after map[string]string) string {
+	w.t.Helper()
+	if away := w.do("suspend_workspace", "suspend-1", map[string]any{"handle": handle, "reason": "later"}, nil); !away.OK {
+		w.t.Fatalf("suspend-1: %s", away.code())
+	}
+	w.write("theirs.txt", "theirs\n")
+	before["theirs.txt"] = "-rw------- theirs\n"
+	after["theirs.txt"] = before["theirs.txt"]
+	id, _, _ := strings.Cut(handle, "@")
+	back := w.do("resume_workspace", "resume-1", map[string]any{"ws": id, "rebase": true}, nil)
+	raw, err := os.ReadFile(filepath.Join(dir, "theirs.txt"))
+	if !back.OK || err != nil || string(raw) != "theirs\n" {
+		w.t.Fatalf("resume-1: %+v, %q, %v", back, raw, err)
+	}
+	return back.Handle
 }
 
 // workIn changes a copy of the heap in every way, and says what the project has to hold afterwards.
