@@ -238,6 +238,23 @@ func (m Manifest) kept() Manifest {
 	return k
 }
 
+// draftBegins begins the names of copies that are being made.
+const draftBegins = ".draft-"
+
+// SnapshotDraft is where a copy of a workspace is made before it gets its name.
+func (a *Area) SnapshotDraft(of string) Packet { return a.Snapshot(draftBegins + of) }
+
+// ClearSnapshotDrafts removes the copies that were cut off: nobody makes one now.
+func (a *Area) ClearSnapshotDrafts() error {
+	names, err := a.listed(".", snapshotsDir)
+	for _, name := range names {
+		if strings.HasPrefix(name, draftBegins) {
+			err = errors.Join(err, a.Snapshot(name).Clear())
+		}
+	}
+	return reading(err, a.path)
+}
+
 // Survey is the manifest of the working copy with all that is in it. A directory that somebody else has made has none: then
 // it is of all that is there.
 func (p Packet) Survey(ctx context.Context) (Manifest, error) {

@@ -27,7 +27,8 @@ const (
 // agree makes the rows of workspaces and their directories agree, at the start of a daemon. What cannot be read is left as
 // it is: of that nothing is known.
 func (s *Service) agree(ctx context.Context) error {
-	return errors.Join(s.finishAside(ctx), s.abandonPartial(ctx, operation.Name{}), s.quarantineOrphans(ctx), s.findMissing(ctx))
+	drafts := s.eachArea(ctx, func(area *tree.Area, _ string) error { return area.ClearSnapshotDrafts() })
+	return errors.Join(drafts, s.finishAside(ctx), s.abandonPartial(ctx, operation.Name{}), s.quarantineOrphans(ctx), s.findMissing(ctx))
 }
 
 // inStates are all workspaces in some states.

@@ -346,7 +346,7 @@ func (r *resumption) stage(ctx context.Context) (any, error) {
 // copied makes the directory of the workspace from its snapshot: as a whole or not at all.
 func (r *resumption) copied(ctx context.Context, from tree.Packet) (dir string, err error) {
 	w := r.was.Workspace
-	draft, to := r.area.Snapshot(".draft-"+w.ID), r.area.Packet(w.ID)
+	draft, to := r.area.SnapshotDraft(w.ID), r.area.Packet(w.ID)
 	if err := draft.Clear(); err != nil { // of an attempt that was cut off
 		return "", problem(err)
 	}

@@ -129,7 +129,7 @@ func (s *Service) preserve(ctx context.Context, p packet) (string, error) {
 		return "", err
 	}
 	defer area.Close()
-	draft := area.Snapshot(".draft-" + filepath.Base(p.dir.Dir))
+	draft := area.SnapshotDraft(filepath.Base(p.dir.Dir))
 	if err := draft.Clear(); err != nil { // of an attempt that was cut off
 		return "", problem(err)
 	}
