@@ -63,8 +63,10 @@ func how(j operation.Job) string {
 	switch {
 	case j.State == operation.JobExited && j.Code != nil:
 		return fmt.Sprintf("ended with the exit code %d", *j.Code)
+	case j.State == operation.JobTimedOut:
+		return "took too long"
 	case j.Signal != "":
-		return "was ended by SIG" + j.Signal
+		return "was ended by " + j.Signal
 	case j.Text != "":
 		return "is " + string(j.State) + ": " + j.Text
 	}

@@ -3,15 +3,18 @@
 package work
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
-	"mcpx/internal/tree"
 	"mcpx/internal/workspace"
 )
 
@@ -128,4 +131,255 @@ func TestBuild(t *testing.T) {
 	refused(t, a, workspace.UnknownBuild, fault.AfterFix)
 }
 
-var _ = tree.Build{}
+// TestBuildsOfOneProducer: DW-8.
+func TestBuildsOfOneProducer(t *testing.T) {
+	w := newWorks(t)
+	first := w.produce(t, "mkdir -p out; cp source.txt out/a", "")
+	w.w.write(t, "source.txt", "two\n")
+	second := w.produce(t, "mkdir -p out; cp source.txt out/a", "")
+	if first.State != workspace.GenReady || second.State != workspace.GenReady || first.TreeHash == second.TreeHash || first.Producer != second.Producer {
+		t.Fatalf("two builds: %+v, %+v", first, second)
+	}
+	audit, job, a := w.consume(t, first.Build, `["sha256sum","out/a"]`, "")
+	if !strings.HasPrefix(job.Stdout.Text, digest([]byte("one\n"))) || audit.Build != first.Build || audit.Verdict != workspace.Pass || audit.Pre != first.TreeHash {
+		t.Errorf("it saw %q, and the verdict is %+v", job.Stdout.Text, audit)
+	}
+	if len(a.Warnings) != 1 || !strings.HasPrefix(a.Warnings[0], "BUILD_SUPERSEDED") || !strings.Contains(a.Warnings[0], second.Build) {
+		t.Errorf("the warnings %q", a.Warnings)
+	}
+	if first, second = w.became(t, first.Build), w.became(t, second.Build); first.State != workspace.GenSuperseded || len(first.Audits) != 1 || second.State != workspace.GenReady || len(second.Audits) != 0 {
+		t.Errorf("afterwards: %+v, %+v", first, second)
+	}
+}
+
+// left are the directories of builds and drafts.
+func (w *works) left(t *testing.T) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(filepath.Join(w.state, "generations"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestRejected: DW-52, DW-55, and outputs that can be no build.
+func TestRejected(t *testing.T) {
+	for _, tt := range []struct{ name, shell, more, why, text string }{
+		{"DW-52: a background writer", "mkdir out; echo > out/a; (while sleep 0.05; do echo >> out/a; done) >/dev/null 2>&1 & exit 0", "", workspace.RejectedWriting, "goes on"},
+		{"the producer fails", "mkdir out; exit 3", "", workspace.RejectedExit, "exit code 3"},
+		{"the producer is not there", "exec nothing-like-this", "", workspace.RejectedExit, "exit code 127"},
+		{"no output", "true", "", workspace.RejectedOutput, "is not there"},
+		{"a pipe", "mkdir out; mkfifo out/p", "", workspace.RejectedOutput, "special"},
+		{"a link that leads out", "mkdir out; ln -s ../../x out/l", "", workspace.RejectedOutput, "leads out"},
+		{"two names that are one", "mkdir out; : > out/A; : > out/a", "", workspace.RejectedOutput, "one name"},
+		{"DW-55: exit 1", "mkdir out; : > out/a", `,"validators":[{"argv":["true"]},{"argv":["false"]}]`, workspace.RejectedValidation, "exit code 1"},
+		{"DW-55: too long", "mkdir out; : > out/a", `,"validators":[{"argv":["sleep","60"],"timeout_s":1}]`, workspace.RejectedValidation, "took too long"},
+		{"DW-55: a signal", "mkdir out; : > out/a", `,"validators":[{"argv":["sh","-c","kill -KILL $$"]}]`, workspace.RejectedValidation, "SIGKILL"},
+		{"DW-55: it changes a file", "mkdir out; : > out/a", `,"validators":[{"argv":["sh","-c","chmod u+w out out/a; echo x > out/a; touch -d 2001-01-01 out/a"]}]`, workspace.RejectedChanged, "changed"},
+		{"DW-55: it adds a file", "mkdir out; : > out/a", `,"validators":[{"argv":["sh","-c","chmod u+w out; echo x > out/b; chmod u-w out; chmod 444 out/b"]}]`, workspace.RejectedChanged, "added"},
+		{"a validator that is not there", "mkdir out; : > out/check; chmod +x out/check", `,"validators":[{"argv":["./source.txt"]}]`, workspace.RejectedValidation, "not started"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorks(t)
+			if strings.Contains(tt.more, "source.txt") {
+				if err := os.Chmod(filepath.Join(w.w.Path, "source.txt"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g := w.produce(t, tt.shell, tt.more)
+			if g.State != workspace.GenRejected || g.Why != tt.why || !strings.Contains(g.Text, tt.text) || g.Build != "" {
+				t.Errorf("it is %s, %s: %s", g.State, g.Why, g.Text)
+			}
+			if left := w.left(t); len(left) != 0 {
+				t.Errorf("it left %q", left)
+			}
+			shown := w.status(t, g.Job, "")
+			if shown.Generation == nil || shown.Generation.Why != tt.why {
+				t.Errorf("command_status tells %+v", shown.Generation)
+			}
+		})
+	}
+}
+
+// TestTampered: DW-54.
+func TestTampered(t *testing.T) {
+	w := newWorks(t)
+	for _, tt := range []struct{ name, do, named string }{
+		{"one byte", "chmod u+w out/a; printf O | dd of=out/a conv=notrunc status=none; chmod u-w out/a", "out/a"},
+		{"a file more", "chmod u+w out; echo > out/c; chmod 444 out/c; chmod u-w out", "out/c"},
+		{"permissions", "chmod u+w out/b", "out/b"},
+		{"two files exchanged", "chmod u+w out; mv out/a out/x; mv out/b out/a; mv out/x out/b; chmod u-w out", "out/a"},
+		{"the time alone", "touch -d 2001-01-01 out/a out", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := w.produce(t, "rm -rf out; mkdir out; echo one > out/a; echo two > out/b; echo "+tt.name+" > out/n", "")
+			if audit, _, _ := w.consume(t, g.Build, `["true"]`, fmt.Sprintf(`,"distinct_from":"consume-%03d"`, w.n-1)); audit.Verdict != workspace.Pass {
+				t.Fatalf("the verdict: %+v", audit)
+			}
+			do := exec.Command("sh", "-ec", tt.do)
+			do.Dir = filepath.Join(g.Path, "tree")
+			if out, err := do.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v", out, err)
+			}
+			a := w.call(t, "verify_generation", `{"build_id":%q}`, g.Build)
+			after := w.became(t, g.Build)
+			if tt.named == "" {
+				if !a.OK || after.State != workspace.GenReady || after.Audits[0].EvidenceLost {
+					t.Errorf("it is %+v, and %+v", a.Refusal, after)
+				}
+				return
+			}
+			refused(t, a, workspace.BuildCorrupt, fault.Never)
+			d, _ := a.Refusal.Details["difference"].(workspace.Difference)
+			if !slices.Contains(slices.Concat(d.Added, d.Changed, d.Gone), tt.named) {
+				t.Errorf("the difference: %+v", d)
+			}
+			if after.State != workspace.GenCorrupt || len(after.Audits) != 1 || after.Audits[0].Verdict != workspace.Pass || !after.Audits[0].EvidenceLost {
+				t.Errorf("afterwards: %+v", after)
+			}
+			_, _, a = w.consume(t, g.Build, `["cat","out/n"]`, "")
+			refused(t, a, workspace.BuildCorrupt, fault.Never)
+		})
+	}
+}
+
+// TestConsumerChangesTheBuild: I17: what changes while a consumer runs has no verdict, whatever its exit code.
+func TestConsumerChangesTheBuild(t *testing.T) {
+	w := newWorks(t)
+	g := w.produce(t, "mkdir out; echo one > out/a", "")
+	audit, _, _ := w.consume(t, g.Build, `["sh","-c","chmod u+w out/a; echo two > out/a; chmod u-w out/a"]`, "")
+	if audit.State != workspace.AuditInvalid || audit.Why != workspace.InvalidChanged || audit.Verdict != "" || audit.Post == g.TreeHash || audit.Pre != g.TreeHash {
+		t.Errorf("the audit: %+v", audit)
+	}
+	if after := w.became(t, g.Build); after.State != workspace.GenCorrupt {
+		t.Errorf("the build: %+v", after)
+	}
+}
+
+// TestReleaseInUse: DW-58.
+func TestReleaseInUse(t *testing.T) {
+	w := newWorks(t)
+	g := w.produce(t, "mkdir out; echo one > out/a", "")
+	flag := filepath.Join(t.TempDir(), "go-on")
+	job := read[startedJob](t, w.call(t, "start_verified_workspace_consumer",
+		`{"build_id":%q,"argv":["sh","-c","until test -e %s; do sleep 0.02; done"],"operation_id":"consume-100"}`, g.Build, flag))
+	w.until(t, job.Job, "its run", func(j jobShown) bool { return j.State == operation.JobRunning })
+	a := w.call(t, "release_generation", `{"build_id":%q,"operation_id":"release-1"}`, g.Build)
+	refused(t, a, workspace.BuildInUse, fault.AfterWait)
+	if a.Refusal.Details["audit_id"] != job.Audit || job.Audit == "" {
+		t.Errorf("it names %v, want %s", a.Refusal.Details, job.Audit)
+	}
+	if err := os.WriteFile(flag, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, job.Job, "its verdict", func(j jobShown) bool { return j.Audit != nil && j.Audit.State.Final() })
+	if a := w.call(t, "release_generation", `{"build_id":%q,"operation_id":"release-1"}`, g.Build); !a.OK {
+		t.Fatalf("the release: %+v", a.Refusal)
+	}
+	if after := w.became(t, g.Build); after.State != workspace.GenReleased || len(after.Audits) != 1 || after.Audits[0].Verdict != workspace.Pass || after.TreeHash != g.TreeHash {
+		t.Errorf("afterwards: %+v", after)
+	}
+	if raw, err := os.ReadFile(filepath.Join(g.Path, "manifest")); err != nil || digest(raw) != g.TreeHash {
+		t.Errorf("the manifest: %v", err)
+	}
+	_, _, a = w.consume(t, g.Build, `["true"]`, "")
+	refused(t, a, workspace.UnknownBuild, fault.AfterFix)
+}
+
+// documented are the commands of docs/generations.md that check a build.
+func documented(t *testing.T) (all []string) {
+	t.Helper()
+	raw, err := os.ReadFile("../../docs/generations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range strings.Split(string(raw), "```sh\n")[1:] {
+		all = append(all, strings.Split(part, "```")[0])
+	}
+	if len(all) != 2 {
+		t.Fatalf("docs/generations.md has %d commands", len(all))
+	}
+	return all
+}
+
+// TestSumsOfABuild: the part of DW-32 that is about builds: every byte of every name is kept, and what docs/generations.md says
+// checks it with sha256sum alone. The names in workspaces are elsewhere.
+func TestSumsOfABuild(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("skip: no bash: ", err)
+	}
+	names := []string{"plain", "with space", "tail ", "-dash", "new\nline", "per%cent", "back\\slash", "bad\xff\xfe", strings.Repeat("x", 255), "tail\n", "中"}
+	w := newWorks(t)
+	for _, name := range names {
+		w.w.write(t, "out/"+name, "content of "+name)
+	}
+	g := w.produce(t, "true", "")
+	if g.State != workspace.GenReady || g.Files != len(names) {
+		t.Fatalf("the build: %+v", g)
+	}
+	for _, name := range names {
+		if raw, err := os.ReadFile(filepath.Join(g.Path, "tree/out", name)); err != nil || string(raw) != "content of "+name {
+			t.Errorf("%q: %q, %v", name, raw, err)
+		}
+	}
+	check := func() string {
+		var said strings.Builder
+		for i, text := range documented(t) {
+			c := exec.Command(bash, "-c", text)
+			c.Dir = g.Path
+			if i == 1 {
+				c.Dir = filepath.Join(g.Path, "tree")
+			}
+			out, err := c.CombinedOutput()
+			said.Write(out)
+			if err != nil {
+				said.WriteString("FAILED")
+			}
+		}
+		return said.String()
+	}
+	if said := check(); strings.Contains(said, "FAILED") || strings.Contains(said, "differs") || !strings.Contains(said, "out/plain: OK") {
+		t.Errorf("a good build: %s", said)
+	}
+	for _, name := range []string{"plain", "tail\n"} {
+		path := filepath.Join(g.Path, "tree/out", name)
+		if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said := check(); !strings.Contains(said, "out/plain: FAILED") || !strings.Contains(said, "differs: out/tail") {
+		t.Errorf("a bad build: %s", said)
+	}
+}
+
+// TestBuildsAfterARestart: a candidate goes on with the next daemon, wherever the one before was, and what no record knows is
+// put aside.
+func TestBuildsAfterARestart(t *testing.T) {
+	w := newWorks(t)
+	job := w.start(t, "mkdir out; sleep 0.5; echo one > out/a", `,"validators":[{"argv":["sleep","0.5"]}]`)
+	stray := filepath.Join(w.state, "generations", ".tmp-cand_none")
+	if err := os.MkdirAll(filepath.Join(stray, "tree"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // while it runs, while it is sealed or validated, and later
+		time.Sleep(300 * time.Millisecond)
+		w.restart(t)
+	}
+	g := w.became(t, job.Candidate)
+	if g.State != workspace.GenReady {
+		t.Fatalf("it became %+v", g)
+	}
+	if verified := w.call(t, "verify_generation", `{"build_id":%q}`, g.Build); !verified.OK {
+		t.Errorf("verified: %+v", verified.Refusal)
+	}
+	if left := w.left(t); !slices.Equal(left, []string{g.Build}) {
+		t.Errorf("there are %q", left)
+	}
+	if _, err := os.Lstat(stray); !os.IsNotExist(err) {
+		t.Error("a directory without a record stays among the builds")
+	}
+}

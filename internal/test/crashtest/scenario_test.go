@@ -102,9 +102,9 @@ func writePolicy(t *testing.T, g *rig.Gateway, policy string) {
 	}
 }
 
-// scenarios are nine: changes with their acknowledgements and an orderly stop, planned restarts, changes to the files of
+// scenarios are ten: changes with their acknowledgements and an orderly stop, planned restarts, changes to the files of
 // agents, and what an agent does at /mcp with files, with the trash, with workspaces that it integrates and such that it comes
-// back to, with commands and with the tools of other servers.
+// back to, with commands, with builds and with the tools of other servers.
 var scenarios = []scenario{
 	{name: "changes", steps: (*play).changes, servers: []string{"alpha"}},
 	{name: "restarts", steps: (*play).restarts, servers: []string{"alpha"}},
@@ -115,6 +115,7 @@ var scenarios = []scenario{
 	{name: "paused", steps: (*play).paused, only: []string{"ws."}},
 	{name: "called", steps: (*play).called, servers: []string{"alpha"}, only: []string{"op.", "gateway.", "supervisor."}, settings: extensions, policy: allowAlpha},
 	{name: "jobs", steps: (*play).jobs, only: []string{"op.", "job."}, settings: commands, policy: allowTee},
+	{name: "built", steps: (*play).built, only: []string{"gen.", "audit."}, every: true, settings: builds, policy: allowCopies},
 }
 
 func (p *play) changes() {

@@ -16,7 +16,7 @@ import (
 
 // families are the beginnings of the points at which something has to be killed: the ledger, batches of files and the trash,
 // workspaces, and jobs.
-var families = []string{"op.", "fs.", "ws.", "job."}
+var families = []string{"gen.", "audit.", "op.", "fs.", "ws.", "job."}
 
 func inFamily(name string) bool {
 	return slices.ContainsFunc(families, func(beginning string) bool { return strings.HasPrefix(name, beginning) })
