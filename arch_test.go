@@ -23,7 +23,7 @@ var layers = map[string]int{
 	"internal/fault": 0, "internal/id": 0, "internal/key": 0, "internal/crash": 0, "internal/lazyregexp": 0, "internal/page": 0, // docs/decisions/0036
 	"internal/rpc": 1, "internal/auth": 1, "internal/event": 1, "internal/text": 1, "internal/ignore": 1,
 	"internal/catalog": 2, "internal/operation": 2, "internal/policy": 2, "internal/approval": 2,
-	"internal/retention": 2, // docs/decisions/0037
+	"internal/retention": 2, // docs/decisions/0039
 	"internal/era":       3, "internal/supervise": 3, "internal/converge": 3, "internal/workspace": 3,
 	"internal/session": 3, "internal/gate": 3,
 	"internal/store": 4, "internal/atomicfile": 4, "internal/process": 4, "internal/sandbox": 4, "internal/watch": 4,

@@ -39,6 +39,7 @@ var areas = map[string]func(Periods) time.Duration{
 	"retention": decisions,
 
 	"plan": changes, "file": changes, "workspace": changes, "session": changes, "activity": changes,
+	"generation": changes,
 
 	"operation": effects, "job": effects, "skill": effects,
 }

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"slices"
 
 	"mcpx/internal/approval"
 	"mcpx/internal/converge"
@@ -21,6 +22,7 @@ type needs struct {
 	retention.Needed
 	results    map[string]bool // references to kept results
 	workspaces map[string]bool // that are not closed
+	builds     map[string]bool // operations and jobs of builds that are there
 }
 
 // The forms of references in what an operation says.
@@ -52,19 +54,19 @@ func (n needs) inWorkspace(all ...[]byte) bool {
 
 // operation says whether an operation that has ended is needed: somebody who is not done refers to it.
 func (n needs) operation(o operation.Operation) bool {
-	return n.Has(event.RefOperation, o.ID) || n.inWorkspace(o.Args, o.Result, o.Evidence)
+	return n.Has(event.RefOperation, o.ID) || n.builds[o.ID] || n.inWorkspace(o.Args, o.Result, o.Evidence)
 }
 
 // job says the same of a job. Of one that is lost somebody has to look how it ended.
 func (n needs) job(j operation.Job) bool {
-	return n.Has(event.RefJob, j.ID) || n.Has(event.RefOperation, j.By.ID) || n.workspaces[j.Workspace] || j.Outside == operation.OutsideUnknown
+	return n.Has(event.RefJob, j.ID) || n.Has(event.RefOperation, j.By.ID) || n.workspaces[j.Workspace] || n.builds[j.ID] || j.Outside == operation.OutsideUnknown
 }
 
 // needed finds what unfinished work refers to, and the parts of artifacts.
 func (s *Service) needed(ctx context.Context) (needs, error) {
-	n := needs{Needed: retention.Needed{}, results: map[string]bool{}, workspaces: map[string]bool{}}
+	n := needs{Needed: retention.Needed{}, results: map[string]bool{}, workspaces: map[string]bool{}, builds: map[string]bool{}}
 	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
-		for _, find := range []func(context.Context, store.Reader) error{n.ofOperations, n.ofJobs, n.ofApprovals, n.ofPlans, n.ofWorkPlans, n.ofWorkspaces, n.ofArtifacts} {
+		for _, find := range []func(context.Context, store.Reader) error{n.ofOperations, n.ofJobs, n.ofApprovals, n.ofPlans, n.ofWorkPlans, n.ofWorkspaces, n.ofBuilds, n.ofArtifacts} {
 			if err := find(ctx, r); err != nil {
 				return err
 			}
@@ -186,7 +188,12 @@ func (n needs) ofEvidence(ctx context.Context, r store.Reader, e session.Evidenc
 		var a session.Artifact
 		a, err = r.ArtifactByID(ctx, session.ByID{ID: e.Ref})
 		by = a.Operation
-	case session.EvidenceBuild, session.EvidenceRead, session.EvidenceSource:
+	case session.EvidenceBuild:
+		var g workspace.Generation
+		g, err = r.GenerationByID(ctx, workspace.ByID{ID: e.Ref})
+		n.Add(event.RefJob, g.Job)
+		by = g.By.ID
+	case session.EvidenceRead, session.EvidenceSource:
 	}
 	n.Add(event.RefOperation, by)
 	if fault.KindOf(err) == fault.NotFound {
@@ -199,6 +206,30 @@ func (n needs) ofWorkspaces(ctx context.Context, r store.Reader) error {
 	all, err := workspace.All(ctx, r, workspace.ListWorkspaces{States: append([]workspace.State{workspace.Integrated}, workspace.Unfinished...)})
 	for _, w := range all {
 		n.workspaces[w.ID] = true
+	}
+	return err
+}
+
+// ofBuilds are what made a build that is there, and what was tried out on it.
+func (n needs) ofBuilds(ctx context.Context, r store.Reader) error {
+	states := slices.Concat(workspace.GenerationsUnderWay, workspace.GenerationsThere, []workspace.GenerationState{workspace.GenCorrupt})
+	builds, err := workspace.AllGenerations(ctx, r, workspace.ListGenerations{States: states})
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, g := range builds {
+		there[g.ID] = true
+		n.builds[g.Job], n.builds[g.By.ID] = true, true
+		for _, v := range g.Validators {
+			n.builds[v.Job] = true
+		}
+	}
+	audits, err := workspace.AllAudits(ctx, r, workspace.ListAudits{})
+	for _, a := range audits {
+		if there[a.Build] {
+			n.builds[a.Job], n.builds[a.By.ID] = true, true
+		}
 	}
 	return err
 }
