@@ -163,6 +163,9 @@ func (a *Area) InTrash(name string) Packet { return Packet{filepath.Join(a.path,
 // IsAside says whether the packet is in a quarantine.
 func (p Packet) IsAside() bool { return filepath.Base(filepath.Dir(p.Dir)) == quarantineDir }
 
+// IsInTrash says whether the packet is in a trash.
+func (p Packet) IsInTrash() bool { return filepath.Base(filepath.Dir(p.Dir)) == trashDir }
+
 // Move moves a packet within the area, as it is and in one step. Exists: something has the other name.
 func (a *Area) Move(p, to Packet) error {
 	from, err := enter(a.dir, filepath.Base(filepath.Dir(p.Dir)))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -52,7 +53,9 @@ func (s *Service) Prune(ctx context.Context, in Prune) (retention.Report, error)
 		data retention.Data
 		step func(context.Context, *retention.Removed) error
 	}{
-		{retention.Displaced, p.displaced},
+		{retention.Displaced, func(ctx context.Context, out *retention.Removed) error {
+			return errors.Join(p.displaced(ctx, out), p.retired(ctx, out))
+		}},
 		{retention.Operations, p.operations},
 		{retention.Output, p.output},
 		{retention.Results, p.results},

@@ -1,0 +1,106 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+
+	"mcpx/internal/key"
+	"mcpx/internal/retention"
+	"mcpx/internal/store"
+	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
+)
+
+// retired lets go of the directories of workspaces that were removed, if all that is in them is in their snapshot, or is BASE:
+// somebody may have written to one after it went to the trash. First an event says so, then the bytes go, then the row says it.
+func (p *pruning) retired(ctx context.Context, out *retention.Removed) error {
+	all, err := p.s.inStates(ctx, workspace.Retired)
+	if err != nil {
+		return err
+	}
+	var due []workspace.Workspace
+	for _, w := range all {
+		if !(tree.Packet{Dir: w.Dir}).IsInTrash() || !p.old(w.Changed, p.Periods.Displaced) {
+			continue
+		}
+		if err := p.s.isKept(ctx, w); err != nil {
+			p.stays(ctx, slog.String(key.Path, w.Dir), err)
+			out.Needed++
+			continue
+		}
+		due = append(due, w)
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	err = p.step(ctx, out, func(store.Reader, store.Tx) (pruned, error) {
+		found := pruned{Count: len(due)}
+		for _, w := range due {
+			found.Of = append(found.Of, w.ID)
+		}
+		return found, nil
+	})
+	if err != nil || p.DryRun {
+		return err
+	}
+	for _, w := range due {
+		if err := (tree.Packet{Dir: w.Dir}).Clear(); err != nil {
+			p.stays(ctx, slog.String(key.Path, w.Dir), err)
+			continue
+		}
+		w.Dir = ""
+		if err := p.s.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isKept fails unless all that is in the directory of a workspace is somewhere else, too. One that is gone has nothing.
+func (s *Service) isKept(ctx context.Context, w workspace.Workspace) error {
+	p := tree.Packet{Dir: w.Dir}
+	if there, err := p.Exists(); err != nil || !there {
+		return problem(err)
+	}
+	now, err := p.Survey(ctx)
+	if err != nil {
+		return problem(err)
+	}
+	if w.Snapshot != "" {
+		area, err := s.areaAt(p)
+		if err != nil {
+			return err
+		}
+		defer area.Close()
+		kept, err := area.Snapshot(w.Snapshot).Survey(ctx)
+		if err != nil {
+			return problem(err)
+		}
+		if maps.Equal(entriesOf(now), entriesOf(kept)) {
+			return nil
+		}
+	}
+	if w.Base.Rev > 0 {
+		base, err := p.Read(w.Base.Rev)
+		if err != nil {
+			return problem(err)
+		}
+		if maps.Equal(entriesOf(now), entriesOf(base.Manifest)) {
+			return nil
+		}
+	}
+	return errors.New("what is in it is neither its snapshot nor its BASE")
+}
+
+// entriesOf are the entries of a manifest by their paths, without our bundles of conflicts.
+func entriesOf(m tree.Manifest) map[string]workspace.Entry {
+	all := make(map[string]workspace.Entry, len(m.Items))
+	for _, i := range m.Items {
+		if path := string(i.Path); !workspace.Below(path, conflictsDir) {
+			all[path] = entryOf(i)
+		}
+	}
+	return all
+}

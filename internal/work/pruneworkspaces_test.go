@@ -1,0 +1,81 @@
+//go:build unix
+
+package work
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"mcpx/internal/event"
+	"mcpx/internal/retention"
+	"mcpx/internal/workspace"
+)
+
+// TestDW48WildClock: DW-48, of workspaces. However old they are: no workspace that is open, suspended or in quarantine is removed,
+// nor a snapshot; one that was removed goes when all that is in it is kept, and stays when somebody has written to it since. That
+// nothing goes at all while the clock is held: the tests of the hold in retention and daemon.
+func TestDW48WildClock(t *testing.T) {
+	s := newShop(t)
+	open, dirty := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	dirty.write(t, "docs/mine.md", "mine\n")
+	away, suspended := s.workspaceOf(t, "create-02", `"mutable":["src"]`)
+	s.do(t, "suspend_workspace", `"handle":%q,"reason":"later","operation_id":"suspend-1"`, away)
+	loose := filepath.Join(s.state, "workspaces", "loose")
+	if err := os.Mkdir(loose, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	remove := func(n string, change func(openedWorkspace)) (openedWorkspace, retired) {
+		t.Helper()
+		handle, w := s.workspaceOf(t, "create-"+n, `"mutable":["README.md"]`)
+		if change != nil {
+			change(w)
+		}
+		return w, read[retired](t, s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-%s"`, handle, n))
+	}
+	clean, _ := remove("03", nil)
+	kept, was := remove("04", func(w openedWorkspace) { w.write(t, "README.md", "mine\n") })
+	late, _ := remove("05", func(w openedWorkspace) { w.write(t, "README.md", "mine, too\n") })
+	trash := func(w openedWorkspace) string { return filepath.Join(s.state, "trash", w.ID) }
+	if err := os.WriteFile(filepath.Join(trash(late), "tree", "late.txt"), []byte("late\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.pass(time.Second) // ids hold the time
+	s.next(t)
+	prune := func(after time.Duration) (out retention.Removed) {
+		t.Helper()
+		report, err := s.Prune(t.Context(), Prune{Periods: retention.Usual, At: s.cfg.Now().Add(after), By: event.Actor{Principal: "owner", Channel: "loop"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report.Removed[0]
+	}
+	if out := prune(29 * retention.Day); out.Removed != 0 {
+		t.Errorf("before their time: %+v", out)
+	}
+	if out := prune(3650 * retention.Day); out.Removed != 2 || out.Needed != 1 {
+		t.Errorf("%+v", out)
+	}
+	for path, want := range map[string]bool{
+		trash(clean): false, trash(kept): false, trash(late): true, filepath.Join(s.state, "snapshots", was.Preserved): true,
+		dirty.Path: true, suspended.Path: true, filepath.Dir(dirty.Path): true,
+	} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v, want it to be there: %v", path, err, want)
+		}
+	}
+	list := read[reconciled](t, s.call(t, "reconcile_project_state", `{}`))
+	if len(list.Quarantine) != 1 || len(list.Workspaces) != 2 || s.row(t, dirty.ID).State != workspace.Open || open == "" {
+		t.Errorf("%+v", list)
+	}
+	if _, err := os.Stat(list.Quarantine[0].Path); err != nil {
+		t.Error(err)
+	}
+	if out := prune(3650 * retention.Day); out.Removed != 0 || out.Needed != 1 {
+		t.Errorf("again: %+v", out)
+	}
+	if a := s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-01"`, was.Preserved); !a.OK {
+		t.Errorf("what was kept: %v", a.Refusal)
+	}
+}
