@@ -122,7 +122,7 @@ func TestDW50ChildOutlives(t *testing.T) {
 }
 
 // TestDW1Replay: DW-1. An exact retry is answered by what was recorded, byte for byte, also when the project is somewhere else, and
-// when it is nowhere: nothing of it is looked at. On the real binary: TestDW1Topology in wire.
+// when it is nowhere: nothing of it is looked at. That a person moves a project with `mcpx project rebind` is left to the tests of session.
 func TestDW1Replay(t *testing.T) {
 	s := newShop(t)
 	call := func() operation.Answer {
