@@ -73,6 +73,7 @@ type pathPlan struct {
 	current  tree.Item
 	merged   *text.File
 	marked   string // of a conflict: the text with both sides
+	renamed  string // the name that it seems to have in the workspace
 	within   bool   // it is a part of the change of a directory that takes the place of something else, or is that
 }
 
@@ -104,6 +105,7 @@ type conflictShown struct {
 	Kind    workspace.Conflict `json:"kind"`
 	Current string             `json:"current_sha256"`
 	Bundle  string             `json:"bundle,omitempty"` // directory in the workspace
+	Renamed string             `json:"renamed_to,omitempty"`
 }
 
 // integrateEvidence is what recovery needs of an integration.
@@ -196,7 +198,10 @@ func (g *integration) plan(ctx context.Context) (err error) {
 	g.base = base
 	inside, outside := split(all)
 	g.outside = outside
-	return g.planAll(ctx, inside, byPath(base))
+	if err := g.planAll(ctx, inside, byPath(base)); err != nil {
+		return err
+	}
+	return g.renames(ctx)
 }
 
 // planAll decides about changes, and says what becomes of their paths.
@@ -471,7 +476,7 @@ func (g *integration) clashes() (all []pathPlan) {
 }
 
 func (g *integration) shown(one pathPlan, bundle string) conflictShown {
-	return conflictShown{shownPath: showPath(one.path), Kind: one.decision.Conflict, Current: shownDigest(one.current), Bundle: bundle}
+	return conflictShown{shownPath: showPath(one.path), Kind: one.decision.Conflict, Current: shownDigest(one.current), Bundle: bundle, Renamed: text.EncodePath(one.renamed)}
 }
 
 // ready refuses an integration that cannot be carried out as a whole.

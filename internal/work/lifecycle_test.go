@@ -1,6 +1,7 @@
 package work
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
@@ -291,5 +293,55 @@ func TestRebase(t *testing.T) {
 	done := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/guide.md":%q}`, a.Handle, got.Conflicts[0].Current)
 	if !done.OK || s.file(t, "docs/merged.md") != "one\n2\n3\n4\nfive\n" || s.file(t, "docs/guide.md") != "mine\n" {
 		t.Errorf("%+v", done.Refusal)
+	}
+}
+
+// TestDW36Canceled: DW-36, but for its size: the caller of a large copy leaves half-way. What was copied is in quarantine, no workspace is open, and
+// the scope is free for the next one, which is whole. MCPX_TEST_FULL makes it 200,000 files.
+func TestDW36Canceled(t *testing.T) {
+	files := 600
+	if os.Getenv("MCPX_TEST_FULL") != "" {
+		files = 200_000
+	}
+	s := newShop(t)
+	for i := range files {
+		s.save(t, fmt.Sprintf("many/d%03d/f%05d", i/100, i), strings.Repeat("x", 4096))
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	watched := make(chan struct{})
+	go func() { // until half of it is there
+		defer close(watched)
+		for ctx.Err() == nil {
+			found, err := filepath.Glob(filepath.Join(s.state, "workspaces/*/tree/many/*/*"))
+			if err != nil || len(found) >= files/2 {
+				leave()
+			}
+		}
+	}()
+	args := fmt.Sprintf(`{"remote_session_id":%q,"purpose":"many","mutable":["many"],"operation_id":"create-01"}`, s.session)
+	left := s.Do(ctx, Call{Tool: "create_agent_workspace", Args: []byte(args), Principal: "owner"})
+	leave()
+	<-watched
+	if left.OK {
+		t.Skip("skip: the copy was complete before its caller left") // a machine on which nothing can be seen half-way
+	}
+	var a operation.Answer
+	for range 100 { // the copy that was left ends by itself
+		a = s.do(t, "create_agent_workspace", `"purpose":"many","mutable":["many"],"operation_id":"create-01"`)
+		if a.Refusal == nil || a.Refusal.Code != operation.OperationInProgress {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	w := read[openedWorkspace](t, a)
+	list := read[reconciled](t, s.do(t, "reconcile_project_state", `"limit":10`))
+	if len(list.Workspaces) != 1 || len(list.Quarantine) != 1 {
+		t.Errorf("%+v", list)
+	}
+	if found, err := filepath.Glob(filepath.Join(w.Path, "many/*/*")); err != nil || len(found) != files {
+		t.Errorf("%d files, %v", len(found), err)
+	}
+	if found, err := filepath.Glob(filepath.Join(s.state, "quarantine/*/tree/many/*/*")); err != nil || len(found) == 0 {
+		t.Errorf("%d files in quarantine, %v", len(found), err)
 	}
 }

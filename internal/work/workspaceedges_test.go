@@ -171,3 +171,30 @@ func TestTurn(t *testing.T) {
 		t.Errorf("%+v", a.Refusal)
 	}
 }
+
+// TestRenameModify: a file that was renamed in the workspace and changed in the project is a conflict, which names the new name and
+// has the project's change merged into it; it is never applied by itself.
+func TestRenameModify(t *testing.T) {
+	s := newShop(t)
+	s.save(t, "docs/old.md", "1\n2\n3\n4\n5\n6\n")
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.remove(t, "docs/old.md")
+	w.write(t, "docs/new.md", "one\n2\n3\n4\n5\n6\n")
+	w.write(t, "docs/other.md", "something else\n")
+	s.save(t, "docs/old.md", "1\n2\n3\n4\n5\nsix\n")
+	a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
+	refused(t, a, workspace.Conflicts, fault.AfterFix)
+	all := a.Refusal.Details["conflicts"].([]conflictShown)
+	if len(all) != 1 || all[0].Kind != workspace.ConflictRenameModify || all[0].Path != "docs/old.md" || all[0].Renamed != "docs/new.md" {
+		t.Fatalf("%+v", all)
+	}
+	merged, err := os.ReadFile(filepath.Join(w.Path, all[0].Bundle, "MERGED"))
+	if err != nil || string(merged) != "one\n2\n3\n4\n5\nsix\n" {
+		t.Fatalf("%q, %v", merged, err)
+	}
+	w.write(t, "docs/new.md", string(merged))
+	read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/old.md":%q}`, handle, all[0].Current))
+	if _, err := os.Stat(filepath.Join(s.root, "docs/old.md")); err == nil || s.file(t, "docs/new.md") != string(merged) {
+		t.Errorf("the old name: %v", err)
+	}
+}

@@ -43,6 +43,7 @@ const (
 	ConflictDeleteModify Conflict = "DELETE_MODIFY" // deleted in the workspace, changed in the project
 	ConflictModifyDelete Conflict = "MODIFY_DELETE" // the other way round
 	ConflictType         Conflict = "TYPE"
+	ConflictRenameModify Conflict = "RENAME_MODIFY" // DELETE_MODIFY of what seems to have another name in the workspace
 	ConflictParentGone   Conflict = "PARENT_GONE"
 )
 
