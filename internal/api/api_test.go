@@ -3,6 +3,8 @@ package api
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,5 +132,28 @@ func TestNoDaemon(t *testing.T) {
 	_, err := c.Servers(t.Context(), ServersQuery{})
 	if f := fault.From(err); f.Code != "daemon-down" || f.Kind != fault.Unavailable || !strings.Contains(f.Hint, "mcpx daemon start") {
 		t.Errorf("%#v", f)
+	}
+}
+
+// TestPathsAreFilled: each operation has a field for each word of its path.
+func TestPathsAreFilled(t *testing.T) {
+	for _, op := range Ops {
+		var want, has []string
+		for word := range strings.SplitSeq(op.Path, "/") {
+			if name, ok := strings.CutPrefix(word, "{"); ok {
+				want = append(want, strings.TrimSuffix(name, "}"))
+			}
+		}
+		in := reflect.TypeOf(op.In)
+		for field := range in.Fields() {
+			if name := field.Tag.Get("path"); name != "" {
+				has = append(has, name)
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(has)
+		if !slices.Equal(want, has) {
+			t.Errorf("%s: the path has %q, %v has %q", op.Name, want, in, has)
+		}
 	}
 }

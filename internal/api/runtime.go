@@ -177,8 +177,9 @@ type OperationView struct {
 
 // ResolveOperation says how an operation ended whose outcome nobody knows, or gives up one that waits for a person.
 type ResolveOperation struct {
-	OperationRef
-	Verdict operation.Verdict `json:"verdict"` // done, not_done, abandon
+	Operation string            `json:"-" path:"operation"` // as of OperationRef
+	Principal string            `json:"-" query:"principal"`
+	Verdict   operation.Verdict `json:"verdict"` // done, not_done, abandon
 }
 
 // JobsQuery selects jobs, the newest first.

@@ -135,7 +135,7 @@ var operationResolve = Command{
 			return err
 		}
 		view, err := service.ResolveOperation(e.operation(ctx), api.ResolveOperation{
-			OperationRef: api.OperationRef{Operation: a.Pos(0), Principal: a.String("principal")}, Verdict: operation.Verdict(a.String("verdict")),
+			Operation: a.Pos(0), Principal: a.String("principal"), Verdict: operation.Verdict(a.String("verdict")),
 		})
 		if err != nil {
 			return err

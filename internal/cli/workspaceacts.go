@@ -40,6 +40,9 @@ var workspaceDiff = Command{
 					line(w, "%-8s  %s%s  (outside of what it may change)", c.Change, plain(c.String()), e.projectSide(c))
 				}
 			}
+			if diff.More > 0 {
+				e.Note("There are %d more changes, which are not shown.", diff.More)
+			}
 		})
 	},
 }
@@ -96,9 +99,9 @@ var workspaceIntegrate = Command{
 		}
 		switch out.State {
 		case api.IntegrationConflict:
-			return fault.New(fault.Conflict, "workspace-conflicts").Saying("nothing was applied: %s", out.Text).Hinting("resolve each conflict, then integrate with --resolved PATH or --current PATH")
+			return fault.New(fault.Conflict, "workspace-conflicts").Saying("%s", out.Text).Hinting("resolve each conflict, then integrate with --resolved PATH or --current PATH")
 		case api.IntegrationWaits:
-			return fault.New(fault.NeedsApproval, "workspace-waits").Saying("nothing was applied: %s", out.Text).Hinting("look at it with `mcpx approval show %s`", out.Approval)
+			return fault.New(fault.NeedsApproval, "workspace-waits").Saying("%s", out.Text).Hinting("look at it with `mcpx approval show %s`", out.Approval)
 		}
 		return nil
 	},

@@ -82,7 +82,7 @@ func (c *Control) ResolveOperation(ctx context.Context, in api.ResolveOperation)
 	}
 	var out api.OperationView
 	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
-		o, err := c.cfg.Holds.Resolve(ctx, tx, actorOf(ctx), named(in.OperationRef), in.Verdict)
+		o, err := c.cfg.Holds.Resolve(ctx, tx, actorOf(ctx), named(api.OperationRef{Operation: in.Operation, Principal: in.Principal}), in.Verdict)
 		out = operationView(o)
 		return err
 	})

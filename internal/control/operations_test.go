@@ -43,7 +43,7 @@ func TestOperations(t *testing.T) {
 	if _, err := b.Operation(ctx, api.OperationRef{Operation: "op-00001", Principal: "ann"}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("that of somebody else: %v", err)
 	}
-	in := api.ResolveOperation{OperationRef: api.OperationRef{Operation: "op-00001"}, Verdict: operation.Done}
+	in := api.ResolveOperation{Operation: "op-00001", Verdict: operation.Done}
 	if out, err := b.ResolveOperation(ctx, in); err != nil || out.State != operation.Succeeded {
 		t.Errorf("resolved: %+v, %v", out, err)
 	}

@@ -57,7 +57,7 @@ func (c *Control) PlanIntegration(ctx context.Context, in api.PlanIntegration) (
 		return out, err
 	}
 	out.Text = fmt.Sprintf("%d %s would be changed in %s, and %d %s in conflict", len(out.Applied)+out.More, pathsWord(len(out.Applied)+out.More), one.Name, len(out.Conflicts), isWord(len(out.Conflicts)))
-	out.Next = []string{"mcpx workspace integrate " + one.ID}
+	out.Next = []string{integrateCommand(one.ID, len(out.Outside) > 0, out.Conflicts)}
 	return out, nil
 }
 
@@ -91,7 +91,7 @@ func (c *Control) IntegrateWorkspace(ctx context.Context, in api.IntegrateWorksp
 	out := api.IntegrationOutcome{State: string(workspace.Integrated), Handle: handle, Operation: api.OperationOf(ctx)}
 	a, err := c.tool(ctx, "integrate_agent_workspace", withID(ctx, args), &out)
 	if r := refusalIn(err); r != nil && r.Outcome == operation.OutcomeConflict {
-		return c.inConflict(ctx, one, out, r)
+		return c.inConflict(ctx, one, in.Outside, out, r)
 	}
 	if err != nil {
 		return out, refusedWork(err)
@@ -133,7 +133,7 @@ func (c *Control) integratedAlready(ctx context.Context, one api.Workspace) api.
 }
 
 // inConflict is the outcome of an integration that met conflicts.
-func (c *Control) inConflict(ctx context.Context, one api.Workspace, out api.IntegrationOutcome, r *operation.Refusal) (api.IntegrationOutcome, error) {
+func (c *Control) inConflict(ctx context.Context, one api.Workspace, outside bool, out api.IntegrationOutcome, r *operation.Refusal) (api.IntegrationOutcome, error) {
 	raw, err := json.Marshal(r.Details["conflicts"])
 	if err == nil {
 		err = json.Unmarshal(raw, &out.Conflicts)
@@ -143,9 +143,7 @@ func (c *Control) inConflict(ctx context.Context, one api.Workspace, out api.Int
 	}
 	out.State, out.Text = api.IntegrationConflict, r.Message
 	out.Applied, out.Merged = []api.WorkspaceChange{}, []string{}
-	if len(out.Conflicts) > 0 {
-		out.Next = []string{"mcpx workspace integrate " + one.ID + " --resolved " + out.Conflicts[0].String()}
-	}
+	out.Next = []string{integrateCommand(one.ID, outside, out.Conflicts)}
 	return out, err
 }
 

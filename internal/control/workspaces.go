@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unicode"
 
 	"mcpx/internal/api"
 	"mcpx/internal/fault"
@@ -194,12 +195,10 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 	switch v.State {
 	case workspace.Open:
 		switch {
-		case len(v.Conflicts) > 0 && v.Conflicts[0].Bundle != "":
-			next = append(next, command("integrate")+" --resolved "+v.Conflicts[0].String())
 		case len(v.Conflicts) > 0:
-			next = append(next, command("integrate"))
+			next = append(next, integrateCommand(v.ID, len(v.Outside) > 0, v.Conflicts))
 		case v.Dirty == workspace.Dirty:
-			next = append(next, command("diff"), command("integrate"))
+			next = append(next, command("diff"), integrateCommand(v.ID, len(v.Outside) > 0, nil))
 		default:
 			next = append(next, command("remove"))
 		}
@@ -218,6 +217,33 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 	case workspace.Creating, workspace.Integrating, workspace.Retiring:
 	}
 	return next
+}
+
+// maxResolved is how many conflicts a command names.
+const maxResolved = 5
+
+// integrateCommand is the command that integrates a workspace once the conflicts are resolved whose sides were shown.
+func integrateCommand(id string, outside bool, conflicts []api.WorkspaceConflict) string {
+	words := []string{"mcpx workspace integrate " + id}
+	if outside {
+		words = append(words, "--keep-outside")
+	}
+	for _, c := range conflicts[:min(len(conflicts), maxResolved)] {
+		if c.Bundle != "" {
+			words = append(words, "--resolved", shellWord(c.String()))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// shellWord is a text as one word of a shell.
+func shellWord(text string) string {
+	if plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._/-@+:,%=", r)
+	}; text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // tool carries out a call of a tool for the caller, who is a person, and reads its data into out.

@@ -133,3 +133,11 @@ func TestRefusedWork(t *testing.T) {
 		t.Errorf("no refusal: %v", err)
 	}
 }
+
+// TestIntegrateCommand: a command that is shown is one that can be typed, whatever a path is called.
+func TestIntegrateCommand(t *testing.T) {
+	conflicts := []api.WorkspaceConflict{{WorkspacePath: api.WorkspacePath{Path: "a b's.txt"}, Bundle: "/x"}, {WorkspacePath: api.WorkspacePath{Path: "src/c.go"}}}
+	if got, want := integrateCommand("ws_1", true, conflicts), `mcpx workspace integrate ws_1 --keep-outside --resolved 'a b'\''s.txt'`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

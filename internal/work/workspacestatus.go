@@ -25,8 +25,12 @@ type WorkspaceStatus struct {
 const (
 	// maxChanges is how many changes an answer names.
 	maxChanges = 200
+	// maxShownToPerson is how many changes a person is shown, who pages through them.
+	maxShownToPerson = 5000
 	// maxPatch bounds a file whose change is shown, in bytes.
 	maxPatch = 1 << 20
+	// maxPatches bounds the lines of all of them, in bytes: what comes after is only named.
+	maxPatches = 16 << 20
 )
 
 // workspaceShown is a workspace as it is told.
@@ -72,11 +76,15 @@ func workspaceStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.showWorkspace(ctx, p, in.Diff)
+	most := maxChanges
+	if t.person {
+		most = maxShownToPerson
+	}
+	out, err := s.showWorkspace(ctx, p, in.Diff, most)
 	return outcome{data: out, handle: p.Handle().String()}, err
 }
 
-func (s *Service) showWorkspace(ctx context.Context, p packet, diff string) (workspaceShown, error) {
+func (s *Service) showWorkspace(ctx context.Context, p packet, diff string, most int) (workspaceShown, error) {
 	out := workspaceShown{
 		ID: p.ID, State: p.State, Why: p.Why, Rev: p.Rev, Purpose: p.Purpose, Project: p.Admission.Project.Name, Path: p.dir.Copy(), Mutable: scopePaths(p.Workspace),
 		Overlap: p.Overlap, Snapshot: p.Snapshot, Dirty: workspace.Unverified, Jobs: s.jobs.in(p.ID), History: p.History,
@@ -114,7 +122,7 @@ func (s *Service) showWorkspace(ctx context.Context, p packet, diff string) (wor
 		if project != nil {
 			shown.Current = movedTo(ctx, project, c)
 		}
-		if len(out.Changes)+len(out.Outside) == maxChanges {
+		if len(out.Changes)+len(out.Outside) == most {
 			out.More++
 			continue
 		}
@@ -123,7 +131,11 @@ func (s *Service) showWorkspace(ctx context.Context, p packet, diff string) (wor
 		} else {
 			out.Outside = append(out.Outside, shown)
 		}
-		if diff == "patch" {
+		switch {
+		case diff != "patch":
+		case patch.Len() > maxPatches:
+			patch.WriteString(patchless(c))
+		default:
 			patch.WriteString(s.patchOf(ctx, p, x, c))
 		}
 	}
@@ -157,9 +169,12 @@ func movedTo(ctx context.Context, project *target, c change) string {
 	return change{path: c.path, base: c.base, proposed: now}.kind()
 }
 
+// patchless is the change of a file whose lines are not shown.
+func patchless(c change) string { return "# " + text.DiffName(c.path) + ": " + c.kind() + "\n" }
+
 // patchOf is the change of one file from BASE to the working copy, as a unified difference.
 func (s *Service) patchOf(ctx context.Context, p packet, x *target, c change) string {
-	without := "# " + text.DiffName(c.path) + ": " + c.kind() + "\n"
+	without := patchless(c)
 	const nothing = "/dev/null" // as git names a file that is not there
 	from, to, fromName, toName := text.Parse(nil), text.Parse(nil), nothing, nothing
 	if c.base.Kind == tree.File {
