@@ -147,6 +147,10 @@ func TestBuildsOfOneProducer(t *testing.T) {
 	if len(a.Warnings) != 1 || !strings.HasPrefix(a.Warnings[0], "BUILD_SUPERSEDED") || !strings.Contains(a.Warnings[0], second.Build) {
 		t.Errorf("the warnings %q", a.Warnings)
 	}
+	told := read[reconciled](t, w.call(t, "reconcile_project_state", `{"include":["generations"]}`)).Builds
+	if len(told) != 1 || told[0].Build != second.Build || told[0].Audit != "" {
+		t.Errorf("ready builds: %+v", told)
+	}
 	if first, second = w.became(t, first.Build), w.became(t, second.Build); first.State != workspace.GenSuperseded || len(first.Audits) != 1 || second.State != workspace.GenReady || len(second.Audits) != 0 {
 		t.Errorf("afterwards: %+v, %+v", first, second)
 	}

@@ -21,8 +21,8 @@ type Reconcile struct {
 	Scope   string   `json:"scope,omitempty" jsonschema:"instead of a session: a project"`
 	Since   string   `json:"since,omitempty" jsonschema:"the cursor of an earlier answer"`
 	Limit   int      `json:"limit,omitempty" jsonschema:"of each list, 1 to 50; 20 without it"`
-	Include []string `json:"include,omitempty" jsonschema:"of workspaces, operations, jobs and history; all without it"`
-	Verify  bool     `json:"verify,omitempty" jsonschema:"look at the files of the workspaces, too"`
+	Include []string `json:"include,omitempty" jsonschema:"workspaces, operations, jobs, history, generations; all without it"`
+	Verify  bool     `json:"verify,omitempty" jsonschema:"look at the files, too"`
 }
 
 // The parts of the answer that include names.
@@ -31,9 +31,10 @@ const (
 	partOperations = "operations"
 	partJobs       = "jobs"
 	partHistory    = "history"
+	partBuilds     = "generations"
 )
 
-var parts = []string{partWorkspaces, partOperations, partJobs, partHistory}
+var parts = []string{partWorkspaces, partOperations, partJobs, partHistory, partBuilds}
 
 // wants says whether a part is asked for.
 func (in Reconcile) wants(part string) bool {
@@ -43,13 +44,14 @@ func (in Reconcile) wants(part string) bool {
 const (
 	usualListed = 20
 	mostListed  = 50
-	// reconcileBytes bounds the lists of an answer, which has at most 8 KB as a whole; of that operations, jobs and the
-	// history have no more than their own, and workspaces have what is left.
+	// reconcileBytes bounds the lists of an answer, which has at most 8 KB as a whole; of that operations, jobs, builds and
+	// the history have no more than their own, and workspaces have what is left.
 	reconcileBytes  = 6000
 	operationsBytes = 1800
 	jobsBytes       = 1000
 	historyBytes    = 800
 	overlapsBytes   = 800
+	buildsBytes     = 800
 	// recent is how many integrations are told.
 	recent = 5
 	// briefPaths is how many paths of a scope are told.
@@ -117,6 +119,7 @@ type reconciled struct {
 	Running      []briefJob         `json:"jobs_running,omitempty"`
 	Lost         []briefJob         `json:"jobs_lost,omitempty"`
 	Integrations []briefIntegration `json:"recent_integrations,omitempty"`
+	Builds       []briefGeneration  `json:"ready_builds,omitempty"` // the newest of each producer
 	More         bool               `json:"more,omitempty"`
 }
 
@@ -167,7 +170,7 @@ func (l *reconciliation) read(ctx context.Context, r store.Reader) error {
 	for _, part := range []struct {
 		name string
 		read func(context.Context, store.Reader) error
-	}{{partOperations, l.operations}, {partJobs, l.jobs}, {partHistory, l.history}, {partWorkspaces, l.overlaps}, {partWorkspaces, l.workspaces}} {
+	}{{partOperations, l.operations}, {partJobs, l.jobs}, {partHistory, l.history}, {partBuilds, l.builds}, {partWorkspaces, l.overlaps}, {partWorkspaces, l.workspaces}} {
 		if !l.in.wants(part.name) {
 			continue
 		}
@@ -342,6 +345,35 @@ func (l *reconciliation) jobs(ctx context.Context, r store.Reader) error {
 				l.out.Lost = append(l.out.Lost, b)
 			}
 		}
+	}
+	return nil
+}
+
+// builds are the builds that are ready and not superseded, which is one of each producer, with the state of their last audit.
+func (l *reconciliation) builds(ctx context.Context, r store.Reader) error {
+	all, err := r.Generations(ctx, workspace.ListGenerations{
+		Principal: l.t.Principal, Project: l.project.ID, States: []workspace.GenerationState{workspace.GenReady}, Limit: l.limit + 1,
+	})
+	if err != nil {
+		return err
+	}
+	if len(all) > l.limit {
+		all, l.out.More = all[:l.limit], true
+	}
+	share := l.share(buildsBytes)
+	for _, g := range all {
+		b, err := briefGenerationOf(ctx, r, g)
+		if err != nil {
+			return err
+		}
+		b.Candidate = ""
+		if len(b.Outputs) > briefPaths {
+			b.Outputs = b.Outputs[:briefPaths]
+		}
+		if !l.fits(share, b) {
+			return nil
+		}
+		l.out.Builds = append(l.out.Builds, b)
 	}
 	return nil
 }
