@@ -21,7 +21,18 @@ var doctor = Command{
 		"sandbox for commands of agents, and what edits and jobs rely on. It leaves nothing behind and starts no daemon: without\n" +
 		"one it says so, and what can be seen without one. docs/findings.md explains the words, docs/policy.md the sandbox.",
 	Example: "mcpx doctor\nmcpx doctor --json",
-	Run: func(ctx context.Context, e *Env, _ Args) error {
+	Flags:   []Flag{{Name: "rehome", Kind: BoolFlag, Usage: "this machine is the one that the state directory belongs to: it was copied, and is used elsewhere no more"}},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		if a.Bool("rehome") {
+			paths, err := e.Paths()
+			if err != nil {
+				return err
+			}
+			if err := daemon.Rehome(paths); err != nil {
+				return err
+			}
+			e.Note("the state directory belongs to this machine; a daemon that runs takes that with `mcpx daemon restart`")
+		}
 		out, err := e.examine(ctx)
 		if err != nil {
 			return err

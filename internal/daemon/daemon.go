@@ -218,12 +218,8 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	}); err != nil {
 		return err
 	}
-	var epoch store.Epoch
-	err = db.Change(ctx, func(tx store.Tx) error {
-		var err error
-		epoch, err = tx.RaiseEpoch(ctx)
-		return err
-	})
+	d.inspect(ctx, db)
+	epoch, err := nextEpoch(ctx, db)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/store"
 )
 
 // TestCheck: a file that Open takes is fine, also while it is open elsewhere; one that Open refuses is refused for the
@@ -45,5 +47,36 @@ func TestCheck(t *testing.T) {
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
 			t.Errorf("%s was changed: %v", path, err)
 		}
+	}
+}
+
+// TestReadOnly: I22. Once changes are stopped each says why, what is stored is read, and a file that turns out to be damaged
+// stops them by itself.
+func TestReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ours.db")
+	db := mustOpen(t, path)
+	change := func(store.Tx) error { return nil }
+	if err := db.Change(t.Context(), change); err != nil || db.Stopped() != nil {
+		t.Fatalf("before: %v, %v", err, db.Stopped())
+	}
+	if err := db.spoilt(corrupt(path)); fault.From(err).Code != "store-corrupt" {
+		t.Errorf("what a reader is told: %v", err)
+	}
+	db.ReadOnly(fault.New(fault.Unavailable, "later").Saying("another reason"))
+	f := fault.From(db.Change(t.Context(), change))
+	if f.Code != "store-degraded" || f.Retry != fault.AfterFix || !strings.Contains(f.Message, "is damaged") || !strings.Contains(f.Hint, "backups") {
+		t.Errorf("a change: %+v", f)
+	}
+	if err := db.View(t.Context(), func(r store.Reader) error {
+		_, err := r.Epoch(t.Context())
+		return err
+	}); err != nil {
+		t.Errorf("a look: %v", err)
+	}
+	if err := Damage(t.Context(), path); err != nil {
+		t.Errorf("a sound file: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

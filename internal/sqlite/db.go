@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	driver "modernc.org/sqlite"
@@ -55,6 +56,7 @@ type DB struct {
 	writer  *lanes
 	turns   turns // of the writer
 	readers *lanes
+	stopped atomic.Pointer[fault.Error] // why nothing is changed any more; nil: it is
 }
 
 var _ store.DB = (*DB)(nil)
@@ -177,12 +179,15 @@ func (db *DB) View(ctx context.Context, fn func(store.Reader) error) error {
 		return describe(err, db.path)
 	}
 	defer func() { db.readers.give(l, l.exec("ROLLBACK") == nil) }()
-	return fn(&tx{lane: l, path: db.path})
+	return db.spoilt(fn(&tx{lane: l, path: db.path}))
 }
 
 // Change runs fn as the only writer.
 func (db *DB) Change(ctx context.Context, fn func(store.Tx) error) error {
-	return db.change(ctx, func(t *tx) error { return fn(t) })
+	if err := db.Stopped(); err != nil {
+		return err
+	}
+	return db.spoilt(db.change(ctx, func(t *tx) error { return fn(t) }))
 }
 
 // Close ends all connections; the last one moves the WAL into the file.

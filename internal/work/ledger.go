@@ -372,6 +372,9 @@ func unwritten(err error) error {
 	if _, ok := errors.AsType[*operation.Refusal](err); ok || fault.KindOf(err) != fault.Unavailable && fault.KindOf(err) != fault.Busy {
 		return err
 	}
+	if f := fault.From(err); f.Code == "store-degraded" {
+		return operation.Refuse(operation.StoreDegraded, "%s", f.Message).Retrying(fault.AfterFix)
+	}
 	return operation.Refuse(operation.AuditUnavailable, "nothing was done, because it could not be written down: %s", fault.From(err).Message).Retrying(fault.AfterWait)
 }
 

@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"mcpx/internal/api"
+	"mcpx/internal/atomicfile"
+	"mcpx/internal/fault"
+	"mcpx/internal/key"
+	"mcpx/internal/sqlite"
+	"mcpx/internal/store"
+)
+
+// maxInspected bounds a database that is read whole at every start, which takes some 5 ms for each MB. Damage of a larger one
+// is found when somebody comes upon it, and by doctor.
+const maxInspected = 64 << 20
+
+// inspect looks whether what is stored may be changed: it is sound, and of this machine. Else it is served to be read.
+func (d *Daemon) inspect(ctx context.Context, db *sqlite.DB) {
+	err := checkHost(d.cfg.Paths)
+	if _, bad := os.Lstat(hostFile(d.cfg.Paths)); errors.Is(bad, fs.ErrNotExist) {
+		err = Rehome(d.cfg.Paths) // the first start
+	}
+	if info, bad := os.Stat(d.cfg.Paths.Database()); err == nil && bad == nil && info.Size() <= maxInspected {
+		err = db.Check(ctx)
+	}
+	if err != nil {
+		db.ReadOnly(err)
+		d.log.LogAttrs(ctx, slog.LevelError, "what is stored is only read", slog.Any(key.Cause, err))
+	}
+}
+
+// nextEpoch is the epoch of this start. What cannot be written stays what it was: its daemon is gone.
+func nextEpoch(ctx context.Context, db *sqlite.DB) (epoch store.Epoch, err error) {
+	if db.Stopped() != nil {
+		err = db.View(ctx, func(r store.Reader) (err error) {
+			epoch, err = r.Epoch(ctx)
+			return err
+		})
+		return epoch, err
+	}
+	err = db.Change(ctx, func(tx store.Tx) (err error) {
+		epoch, err = tx.RaiseEpoch(ctx)
+		return err
+	})
+	return epoch, err
+}
+
+// machineID is where the system keeps the name of this machine. Where there is none, no state directory is of another one.
+const machineID = "/etc/machine-id"
+
+func hostFile(paths api.Paths) string { return filepath.Join(paths.State, "host") }
+
+// thisHost is a hash of the name of this machine; "" it has none.
+func thisHost() string {
+	raw, err := os.ReadFile(machineID)
+	if err != nil || len(strings.TrimSpace(string(raw))) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(append([]byte("mcpx host 1\n"), raw...))
+	return hex.EncodeToString(sum[:])
+}
+
+// checkHost refuses a state directory that was copied from another machine: there its daemon may run, and its jobs.
+func checkHost(paths api.Paths) error {
+	here := thisHost()
+	if here == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(hostFile(paths))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // no daemon has been here yet
+	}
+	if err != nil {
+		return fault.New(fault.Unavailable, "state-unreadable").Saying("%s cannot be read", hostFile(paths)).
+			Hinting("check owner and mode of it and of its directory").Because(err)
+	}
+	if home := strings.TrimSpace(string(raw)); home != "" && home != here {
+		return fault.New(fault.Unavailable, "store-elsewhere").Saying("%s was copied from another machine", paths.State).
+			Hinting("when no daemon uses it there any more, run `mcpx doctor --rehome`, then `mcpx daemon restart`").Retrying(fault.AfterFix)
+	}
+	return nil
+}
+
+// Rehome makes this machine the one that a state directory belongs to. A daemon that runs takes it from its next start on.
+func Rehome(paths api.Paths) error {
+	if err := atomicfile.Write(hostFile(paths), []byte(thisHost()+"\n"), 0o600); err != nil {
+		return fault.New(fault.Unavailable, "state-unwritable").Saying("%s cannot be written", hostFile(paths)).
+			Hinting("check owner, mode and free space of its directory").Retrying(fault.AfterFix).Because(err)
+	}
+	return nil
+}
