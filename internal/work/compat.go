@@ -1,6 +1,7 @@
 package work
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -161,7 +162,8 @@ type stepShown struct {
 	Tool      string            `json:"tool"`
 	Operation string            `json:"operation_id,omitempty"`
 	Status    operation.Outcome `json:"status"`
-	Answer    *operation.Answer `json:"answer,omitempty"` // nil: it was not called
+	Answer    *operation.Answer `json:"answer,omitempty"` // nil: it was not called, or a warning says that there is no room
+	secret    bool              // the data are for the caller alone: nothing keeps them
 }
 
 // What becomes of a step that is not called.
@@ -208,15 +210,19 @@ func runBatch(ctx context.Context, s *Service, t *turn) (any, error) {
 			return nil, err
 		}
 	}
-	out := batchOutcome(t, shown)
-	if err := s.fitSteps(ctx, t, shown); err != nil {
-		return nil, err
-	}
 	for i, one := range in.Steps {
 		if a := shown[i].Answer; a != nil {
-			*a = s.reveal(ctx, &turn{Call: Call{Tool: one.Tool}, args: one.Args}, *a)
+			revealed := s.reveal(ctx, &turn{Call: Call{Tool: one.Tool}, args: one.Args}, *a)
+			shown[i].secret = !bytes.Equal(revealed.Data, a.Data)
+			*a = revealed
 		}
 	}
+	out := batchOutcome(t, shown)
+	short, err := s.fitSteps(ctx, t, shown)
+	if err != nil {
+		return nil, err
+	}
+	out.warnings = append(out.warnings, short...)
 	return out, nil
 }
 
@@ -224,31 +230,65 @@ func runBatch(ctx context.Context, s *Service, t *turn) (any, error) {
 const leastApart = 512
 
 // fitSteps makes room in an answer that would be too large. As a whole it is never kept apart: what steps propose, and what
-// is revealed in them afterwards, must be in no record. Data of steps are, the largest first.
-func (s *Service) fitSteps(ctx context.Context, t *turn, shown []stepShown) error {
-	size := func() int {
-		raw, _ := json.Marshal(shown) // texts, and what was read as JSON
-		return len(raw)
+// is revealed in them, must be in no record. Data of steps are, the largest first. When that is not enough, the answers are
+// shortened, and the largest are left out.
+func (s *Service) fitSteps(ctx context.Context, t *turn, shown []stepShown) (warnings []string, err error) {
+	if stepsOver(shown) <= 0 {
+		return nil, nil
 	}
-	if size() <= inlineLimit-envelope {
-		return nil
-	}
-	var answers []*operation.Answer
-	for i := range shown {
-		if a := shown[i].Answer; a != nil {
+	for _, one := range shown {
+		if a := one.Answer; a != nil {
 			a.Next = nil
 			if a.Spilled != nil {
 				a.Spilled.Head, a.Spilled.Tail = "", ""
 			}
-			answers = append(answers, a)
+		}
+	}
+	if err := s.stepsApart(ctx, t, shown); err != nil {
+		return nil, err
+	}
+	if stepsOver(shown) <= 0 {
+		return nil, nil
+	}
+	for _, one := range shown {
+		if one.Answer != nil {
+			shorten(one.Answer)
+		}
+	}
+	bySize := make([]*stepShown, len(shown))
+	for i := range shown {
+		bySize[i] = &shown[i]
+	}
+	slices.SortStableFunc(bySize, func(a, b *stepShown) int { return sizeOf(b.Answer) - sizeOf(a.Answer) })
+	for over := stepsOver(shown); over > 0 && len(bySize) > 0; bySize = bySize[1:] {
+		over -= sizeOf(bySize[0].Answer)
+		bySize[0].Answer = nil
+	}
+	return []string{"there is no room for all that the steps say: repeat the call of one alone, under its operation_id if it has one, to see the whole of it"}, nil
+}
+
+// stepsOver is by how much steps take more room than an answer has for them.
+func stepsOver(shown []stepShown) int { return sizeOf(shown) - (inlineLimit - envelope) }
+
+func sizeOf(part any) int {
+	raw, _ := json.Marshal(part) // texts, and what was read as JSON
+	return len(raw)
+}
+
+// stepsApart keeps data of steps apart until there is room for the rest.
+func (s *Service) stepsApart(ctx context.Context, t *turn, shown []stepShown) error {
+	var answers []*operation.Answer
+	for _, one := range shown {
+		if one.Answer != nil && !one.secret {
+			answers = append(answers, one.Answer)
 		}
 	}
 	payload := func(a *operation.Answer) []byte { return append(slices.Clip(a.Data), a.Upstream...) } // it has one of them
 	slices.SortStableFunc(answers, func(a, b *operation.Answer) int { return len(payload(b)) - len(payload(a)) })
-	left := size()
+	over := stepsOver(shown)
 	for _, a := range answers {
 		data := payload(a)
-		if left <= inlineLimit-envelope || len(data) < leastApart {
+		if over <= 0 || len(data) < leastApart {
 			break
 		}
 		var kept operation.Kept
@@ -258,11 +298,29 @@ func (s *Service) fitSteps(ctx context.Context, t *turn, shown []stepShown) erro
 		}); err != nil {
 			return err
 		}
-		a.Data, a.Upstream = nil, nil
+		a.Data, a.Upstream, a.Parts = nil, nil, nil // what is kept refers to its parts
 		a.Spilled = &operation.Spilled{Ref: kept.Ref, Bytes: len(data), SHA256: kept.SHA256, Media: kept.Media}
-		left -= len(data) - leastApart/2
+		over -= len(data) - leastApart/2
 	}
 	return nil
+}
+
+// shortMessage is how much is left of why a step was refused when answers are shortened.
+const shortMessage = 120
+
+// shorten leaves out of the answer of a step what the batch says, too, or whoever repeats the call is told.
+func shorten(a *operation.Answer) {
+	a.Operation, a.Warnings = nil, nil
+	if a.Waiting != nil {
+		short := *a.Waiting
+		short.Channels = []string{}
+		a.Waiting = &short
+	}
+	if a.Refusal != nil {
+		short := *a.Refusal
+		short.Message, short.Details = head([]byte(short.Message), shortMessage), nil
+		a.Refusal = &short
+	}
 }
 
 // standsBy is what becomes of a step because of those that it depends on; "" it is called.
@@ -399,14 +457,17 @@ func batchOutcome(t *turn, shown []stepShown) outcome {
 
 // passImages takes over the images of the steps, as many as one call that reads them may have.
 func (o *outcome) passImages(shown []stepShown) {
+	var without []string
 	for _, one := range shown {
-		if one.Answer == nil {
-			continue
+		switch {
+		case one.Answer == nil:
+		case len(o.images)+len(one.Answer.Images) > maxItems:
+			without = append(without, one.ID)
+		default:
+			o.images = append(o.images, one.Answer.Images...)
 		}
-		if len(o.images)+len(one.Answer.Images) > maxItems {
-			o.warnings = append(o.warnings, "the images of step "+one.ID+" are not shown: read them in a call of their own")
-			continue
-		}
-		o.images = append(o.images, one.Answer.Images...)
+	}
+	if len(without) > 0 {
+		o.warnings = append(o.warnings, fmt.Sprintf("the images of %d steps, the first is %s, are not shown: read them in calls of their own", len(without), without[0]))
 	}
 }

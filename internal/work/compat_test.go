@@ -218,6 +218,88 @@ func TestBatchKeepsNoSecret(t *testing.T) {
 	}
 }
 
+// TestBatchFits: a batch of as many steps as may be is answered within the bound, whatever each of them says, and what a
+// caller goes on with stays: how every step stands, what it waits for, and why it was refused.
+func TestBatchFits(t *testing.T) {
+	const usual = "batch-of-fifty-steps-0001"
+	longest := strings.Repeat("i", 95) // with the id of a step it is as long as an id may be
+	batch := func(t *testing.T, d *desk, id string, step func(i int) string) []stepShown {
+		t.Helper()
+		var list []string
+		for i := range maxSteps {
+			list = append(list, fmt.Sprintf(`{"id":"%032d",%s}`, i, step(i)))
+		}
+		a := d.call(t, "operation_batch", `{"operation_id":%q,"steps":[%s]}`, id, strings.Join(list, ","))
+		raw, err := json.Marshal(a)
+		if err != nil || a.Spilled != nil || len(raw) > inlineLimit-1536 { // the text beside it
+			t.Fatalf("%d bytes, %+v, %v: %.300s", len(raw), a.Spilled, err, raw)
+		}
+		if len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "no room") {
+			t.Errorf("it warns %q", a.Warnings)
+		}
+		return read[steps](t, a).Steps
+	}
+	t.Run("waiting", func(t *testing.T) {
+		b := newBench(t)
+		sessions := []string{b.session}
+		for i := range 2 {
+			sessions = append(sessions, read[openedSession](t, b.call(t, "session", `{"action":"open","project":"app","operation_id":"open-%d"}`, i+2000)).Session.ID)
+		}
+		step := func(i int) string {
+			return fmt.Sprintf(`"tool":"execute_command","args":{"remote_session_id":%q,"argv":["mkdir","asked%d"]}`, sessions[i%len(sessions)], i)
+		}
+		for i, one := range batch(t, b.desk, usual, step) {
+			if one.Status != operation.OutcomeWaiting || one.Operation == "" || one.Answer.Waiting == nil || one.Answer.Waiting.Approval == "" {
+				t.Errorf("step %d: %+v, %+v", i, one, one.Answer)
+			}
+		}
+		for i, one := range batch(t, b.desk, longest, step) { // other operations that wait for the same, or find no room to ask
+			if one.Operation == "" || one.Status != operation.OutcomeWaiting && one.Status != operation.OutcomeRefused {
+				t.Errorf("step %d: %+v", i, one)
+			}
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		d := newDesk(t, tool{Tool: Tool{Name: "refuse"}, read: func(context.Context, *Service, *turn) (any, error) {
+			return nil, operation.Refuse(operation.NotFound, "%s", strings.Repeat("because ", 200)).With("paths", slices.Repeat([]string{"a/path"}, 200))
+		}})
+		for i, one := range batch(t, d, usual, func(int) string { return `"tool":"refuse"` }) {
+			if r := one.Answer.Refusal; r == nil || r.Code != operation.NotFound || r.Retry == "" || !strings.HasPrefix(r.Message, "because ") {
+				t.Errorf("step %d: %+v", i, r)
+			}
+		}
+	})
+	t.Run("tokens", func(t *testing.T) {
+		b, tokens := newBench(t), 0
+		for i, one := range batch(t, b.desk, longest, func(int) string {
+			return fmt.Sprintf(`"tool":"session","args":{"action":"handoff","remote_session_id":%q}`, b.session)
+		}) {
+			switch {
+			case one.Status != operation.OutcomeSucceeded || one.Operation == "":
+				t.Errorf("step %d: %+v", i, one)
+			case one.Answer == nil: // there was no room; whoever repeats the call of the step is told
+			case read[struct{ Token string }](t, *one.Answer).Token == "":
+				t.Errorf("step %d: %+v", i, one.Answer)
+			default:
+				tokens++
+			}
+		}
+		if tokens < maxSteps/2 {
+			t.Errorf("%d tokens", tokens)
+		}
+	})
+	t.Run("warnings", func(t *testing.T) {
+		d := newDesk(t, tool{Tool: Tool{Name: "warn"}, read: func(context.Context, *Service, *turn) (any, error) {
+			return outcome{data: struct{}{}, warnings: slices.Repeat([]string{strings.Repeat("look ", 20)}, 10)}, nil
+		}})
+		for i, one := range batch(t, d, usual, func(int) string { return `"tool":"warn"` }) {
+			if one.Status != operation.OutcomeSucceeded || !one.Answer.OK {
+				t.Errorf("step %d: %+v", i, one.Answer)
+			}
+		}
+	})
+}
+
 // TestBatchOfAliases: a step has an id of the batch when the tool behind its alias has an effect, and its own otherwise.
 func TestBatchOfAliases(t *testing.T) {
 	b := newBench(t)

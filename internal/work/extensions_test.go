@@ -311,6 +311,7 @@ func TestRT6LargeUpstream(t *testing.T) {
 	long := strings.Repeat("größe ", 5000)
 	picture := `{"type":"image","data":"` + strings.Repeat("QUJD", 10000) + `","mimeType":"image/png"}`
 	many := strings.Repeat(`{"type":"text","text":"`+strings.Repeat("x", 1000)+`"},`, 60)
+	album := `{"content":[` + strings.TrimSuffix(strings.Repeat(picture+",", 90), ",") + `],"_meta":{"album":"xxx"}}`
 	for name, c := range map[string]struct {
 		result string
 		kept   []string // what references lead to
@@ -321,6 +322,7 @@ func TestRT6LargeUpstream(t *testing.T) {
 		"data":       {`{"content":[{"type":"text","text":"short"}],"structuredContent":{"a":` + quoted(long) + `}}`, []string{`{"a":` + quoted(long) + `}`}, `"short"`},
 		"both":       {`{"content":[` + picture + `],"structuredContent":{"a":` + quoted(long) + `}}`, []string{picture, `{"a":` + quoted(long) + `}`}, `"content"`},
 		"many small": {`{"content":[` + strings.TrimSuffix(many, ",") + `]}`, []string{`{"content":[` + strings.TrimSuffix(many, ",") + `]}`}, `xxx`},
+		"many large": {album, []string{album}, `the whole result`},
 		"controls":   {`{"content":[{"type":"text","text":` + quoted(strings.Repeat("\x01", 30000)) + `}]}`, []string{strings.Repeat("\x01", 30000)}, `read_result`},
 	} {
 		t.Run(name, func(t *testing.T) {

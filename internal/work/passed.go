@@ -77,10 +77,12 @@ type part struct {
 // slimmed keeps the largest items of another server's result apart, one by one, until the rest fits into an answer.
 func (s *Service) slimmed(ctx context.Context, tx store.Tx, t *turn, a operation.Answer) (operation.Answer, error) {
 	a.Parts = nil
+	all := a.Upstream
 	apart := map[string]bool{}
-	for len(a.Upstream) > inlineLimit-envelope {
+	for len(a.Upstream)+sizeOf(a.Parts) > inlineLimit-envelope {
 		p, ok := largest(a.Upstream, apart)
 		if !ok {
+			a.Upstream = all
 			return s.wholeApart(ctx, tx, t, a)
 		}
 		kept, err := s.keep(ctx, tx, t, p.media, p.bytes)
