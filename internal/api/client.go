@@ -272,6 +272,11 @@ func (c *Client) JobLogs(ctx context.Context, in JobLogsQuery, emit func(JobChun
 	return lines(ctx, c, "job.logs", in, emit)
 }
 
+// StopJob ends a job.
+func (c *Client) StopJob(ctx context.Context, in StopJob) (JobStopped, error) {
+	return call[JobStopped](ctx, c, "job.stop", in)
+}
+
 // Workspaces lists workspaces.
 func (c *Client) Workspaces(ctx context.Context, in WorkspacesQuery) (WorkspacePage, error) {
 	return call[WorkspacePage](ctx, c, "workspace.list", in)

@@ -117,6 +117,7 @@ var Ops = []Op{
 	{Name: "job.list", Method: "GET", Path: "/v1/jobs", Need: Read, In: JobsQuery{}, Out: JobPage{}, Short: "Commands that agents run or have run, the newest first"},
 	{Name: "job.show", Method: "GET", Path: "/v1/jobs/{job}", Need: Read, In: JobRef{}, Out: JobView{}, Short: "One job, with the end of what it wrote"},
 	{Name: "job.logs", Method: "GET", Path: "/v1/jobs/{job}/logs", Need: Read, In: JobLogsQuery{}, Out: JobChunk{}, Stream: true, Short: "What a job wrote to one stream, from its beginning"},
+	{Name: "job.stop", Method: "POST", Path: "/v1/jobs/{job}/stop", Need: Change, In: StopJob{}, Out: JobStopped{}, Keyed: true, Short: "End a job, with all that it started"},
 	{Name: "workspace.list", Method: "GET", Path: "/v1/workspaces", Need: Read, In: WorkspacesQuery{}, Out: WorkspacePage{}, Short: "Workspaces of everybody, the newest first"},
 	{Name: "workspace.show", Method: "GET", Path: "/v1/workspaces/{workspace}", Need: Read, In: WorkspaceRef{}, Out: WorkspaceView{}, Short: "One workspace: its scope, its changes, its jobs, its conflicts"},
 	{Name: "workspace.diff", Method: "GET", Path: "/v1/workspaces/{workspace}/diff", Need: Read, In: WorkspaceDiffQuery{}, Out: WorkspaceDiff{}, Short: "What was done in a workspace, as names or as a diff"},

@@ -223,6 +223,26 @@ type JobView struct {
 	Next   []string   `json:"next"` // commands
 }
 
+// StopJob ends a job.
+type StopJob struct {
+	Job    string `json:"-" path:"job"`      // whole id
+	Signal string `json:"signal,omitempty"`  // TERM, INT, HUP, QUIT or KILL; "" TERM
+	Grace  *int   `json:"grace_s,omitempty"` // seconds after which it is killed, 0 to 60; absent 5
+}
+
+// JobStopped is how a job stands after it was stopped. One that had ended before stands as it did.
+type JobStopped struct {
+	Job       string             `json:"job_id"`
+	State     operation.JobState `json:"state"`
+	Code      *int               `json:"exit_code"` // null: none is known
+	Signal    string             `json:"signal,omitempty"`
+	Survivors []int              `json:"survivors"` // processes that it started and that go on
+	Text      string             `json:"text"`
+	Next      []string           `json:"next"` // commands
+
+	Operation string `json:"operation,omitempty"`
+}
+
 // JobStream is the end of what a job wrote to one stream.
 type JobStream struct {
 	Text    string `json:"text"`    // bytes that are no UTF-8 are shown as U+FFFD

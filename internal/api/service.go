@@ -62,6 +62,7 @@ type Service interface {
 	Jobs(ctx context.Context, in JobsQuery) (JobPage, error)
 	Job(ctx context.Context, in JobRef) (JobView, error)
 	JobLogs(ctx context.Context, in JobLogsQuery, emit func(JobChunk) error) error
+	StopJob(ctx context.Context, in StopJob) (JobStopped, error)
 	Workspaces(ctx context.Context, in WorkspacesQuery) (WorkspacePage, error)
 	Workspace(ctx context.Context, in WorkspaceRef) (WorkspaceView, error)
 	WorkspaceDiff(ctx context.Context, in WorkspaceDiffQuery) (WorkspaceDiff, error)

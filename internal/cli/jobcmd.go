@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 )
 
@@ -137,5 +138,45 @@ var jobLogs = Command{
 			}
 			return err
 		})
+	},
+}
+
+var jobStop = Command{
+	Path: "job stop", Short: "End a command of an agent, with all that it started", Op: "job.stop", Args: "JOB", Min: 1, Max: 1,
+	Long: "The command gets the signal; what of it has not ended after --grace is killed. Of a command that has ended, the processes\n" +
+		"that it left behind are ended. It ends with 1 when one of them goes on all the same.",
+	Example: "mcpx job stop job_01J\nmcpx job stop job_01J --signal INT --grace 30s",
+	Flags: []Flag{
+		{Name: "signal", Kind: StringFlag, Default: "TERM", Choices: []string{"TERM", "INT", "HUP", "QUIT", "KILL"}, Usage: "what it gets: TERM, INT, HUP, QUIT or KILL"},
+		{Name: "grace", Kind: DurationFlag, Value: "D", Usage: "how long it has then, at most 1m (default 5s)"},
+		operationFlag,
+	},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		in := api.StopJob{Job: a.Pos(0), Signal: a.String("signal")}
+		if a.Given("grace") {
+			grace := a.Duration("grace")
+			if grace%time.Second != 0 { // -1ns is never
+				return fault.New(fault.Invalid, "flag-invalid").Saying("--grace is a number of seconds, at most 1m")
+			}
+			in.Grace = new(int(grace / time.Second))
+		}
+		service, err := e.API(ctx)
+		if err != nil {
+			return err
+		}
+		done := e.waiting("Waiting for the end of %s.", a.Pos(0))
+		out, err := service.StopJob(e.resuming(ctx, a), in)
+		done()
+		if err != nil {
+			return err
+		}
+		err = e.Show(out, func(w io.Writer) {
+			line(w, "%s.", plain(out.Text))
+			e.next(w, out.Next)
+		})
+		if err == nil && len(out.Survivors) > 0 {
+			return errAnswerNo
+		}
+		return err
 	},
 }

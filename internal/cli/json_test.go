@@ -84,6 +84,7 @@ var jsonOf = map[string][]string{
 	"job list":                     {},
 	"job logs":                     {"job_a"},
 	"job show":                     {"job_a"},
+	"job stop":                     {"job_a"},
 	"operation list":               {},
 	"operation resolve":            {"op-00001", "--verdict", "done"},
 	"operation show":               {"op-00001"},

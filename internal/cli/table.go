@@ -45,7 +45,7 @@ func commands() []Command {
 		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant, projectTrust,
 		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,
 		operationList, operationShow, operationResolve,
-		jobList, jobShow, jobLogs,
+		jobList, jobShow, jobLogs, jobStop,
 		workspaceList, workspaceShow, workspaceDiff, workspaceCreate, workspaceIntegrate, workspaceSuspend, workspaceResume, workspaceRemove,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -108,6 +109,47 @@ func (c *Control) JobLogs(ctx context.Context, in api.JobLogsQuery, emit func(ap
 		case <-time.After(jobLookEvery):
 		}
 	}
+}
+
+// StopJob ends a job.
+func (c *Control) StopJob(ctx context.Context, in api.StopJob) (api.JobStopped, error) {
+	if err := c.allow(ctx, "job.stop"); err != nil {
+		return api.JobStopped{}, err
+	}
+	args := map[string]any{"job_id": in.Job}
+	if in.Signal != "" {
+		args["signal"] = in.Signal
+	}
+	if in.Grace != nil {
+		args["grace_s"] = *in.Grace
+	}
+	out := api.JobStopped{Operation: api.OperationOf(ctx), Next: []string{"mcpx job show " + in.Job}}
+	if _, err := c.tool(ctx, "stop_command", withID(ctx, args), &out); err != nil {
+		return out, refusedJob(in.Job, err)
+	}
+	out.Text = fmt.Sprintf("%s has ended: %s", out.Job, out.State)
+	if len(out.Survivors) > 0 {
+		out.Text = fmt.Sprintf("%s is %s, and processes that it started go on: %s", out.Job, out.State, strings.Trim(fmt.Sprint(out.Survivors), "[]"))
+	}
+	return out, nil
+}
+
+// refusedJob is a refusal of a tool that acts on a job, for a person at a terminal.
+func refusedJob(job string, err error) error {
+	r := refusalIn(err)
+	switch {
+	case r == nil:
+		return err
+	case r.Code == operation.NotFound:
+		return operation.UnknownJob(job)
+	case r.Code == operation.OperationIDReused:
+		return operationReused(r)
+	case r.Code == operation.OutcomeUnknown:
+		return fault.New(fault.UnknownOutcome, "job-unclear").Saying("%s", r.Message).Hinting("`mcpx job show %s` says whether it goes on", job)
+	case r.Retry == fault.AfterWait || r.Retry == fault.SameID:
+		return fault.New(fault.Unavailable, "job-unavailable").Saying("%s", r.Message).Hinting("try again when that has changed").Retrying(r.Retry)
+	}
+	return fault.New(fault.Invalid, "request-invalid").Saying("%s", r.Message)
 }
 
 // jobTail is the end of a stream; nil when there is none.

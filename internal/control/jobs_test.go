@@ -2,7 +2,9 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +56,34 @@ func TestJobs(t *testing.T) {
 	}
 	if _, err := b.Job(ctx, api.JobRef{Job: "job_9"}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("none: %v", err)
+	}
+}
+
+func TestStopJob(t *testing.T) {
+	b, ctx := newBench(t)
+	work := &fakeWork{answers: map[string]operation.Answer{
+		"stop_command": {OK: true, Data: json.RawMessage(`{"job_id":"job_1","state":"killed","exit_code":null,"signal":"SIGKILL","survivors":[41,42]}`)},
+	}}
+	b.cfg.Work = work
+	ctx = api.Under(ctx, "op-00001")
+	got, err := b.StopJob(ctx, api.StopJob{Job: "job_1", Signal: "INT", Grace: new(0)})
+	if err != nil || got.State != operation.JobKilled || got.Signal != "SIGKILL" || got.Operation != "op-00001" || got.Text != "job_1 is killed, and processes that it started go on: 41 42" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if want := `stop_command {"grace_s":0,"job_id":"job_1","operation_id":"op-00001","signal":"INT"}`; len(work.calls) != 1 || !strings.HasSuffix(work.calls[0], want) {
+		t.Errorf("the call: %q", work.calls)
+	}
+	for code, want := range map[*operation.Refusal]fault.Kind{
+		operation.Refuse(operation.NotFound, "there is none"):                                   fault.NotFound,
+		operation.Refuse(operation.ArgumentInvalid, "no signal"):                                fault.Invalid,
+		operation.Refuse(operation.OperationIDReused, "it means something else"):                fault.Conflict,
+		operation.Refuse(operation.OutcomeUnknown, "nobody knows"):                              fault.UnknownOutcome,
+		operation.Refuse(operation.StoreDegraded, "the disk is full").Retrying(fault.AfterWait): fault.Unavailable,
+	} {
+		work.answers["stop_command"] = operation.Answer{Refusal: code}
+		if _, err := b.StopJob(ctx, api.StopJob{Job: "job_1"}); fault.KindOf(err) != want {
+			t.Errorf("%s: %v", code.Code, err)
+		}
 	}
 }
 

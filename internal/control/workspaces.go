@@ -280,6 +280,11 @@ func refusalIn(err error) *operation.Refusal {
 	return r
 }
 
+// operationReused is the error for an operation id that means something else already.
+func operationReused(r *operation.Refusal) *fault.Error {
+	return fault.New(fault.Conflict, "operation-reused").Saying("%s", r.Message).Hinting("leave --operation away for something new")
+}
+
 // refusedWork is a refusal of a tool for a person at a terminal. Its calls that may follow are commands there.
 func refusedWork(err error) error {
 	r := refusalIn(err)
@@ -311,7 +316,7 @@ func refusedWork(err error) error {
 	case code == operation.OutcomeUnknown || code == operation.Contested:
 		f = fault.New(fault.UnknownOutcome, "workspace-contested").Saying("%s", r.Message).Hinting("look at the files, then say what you found: `mcpx operation list --state unknown`")
 	case code == operation.OperationIDReused:
-		f = fault.New(fault.Conflict, "operation-reused").Saying("%s", r.Message).Hinting("leave --operation away for something new")
+		f = operationReused(r)
 	case r.Retry == fault.AfterWait || r.Retry == fault.SameID:
 		f = fault.New(fault.Unavailable, "workspace-unavailable").Saying("%s", r.Message).Hinting("try again when that has changed")
 	default:

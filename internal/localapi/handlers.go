@@ -44,6 +44,7 @@ var handlers = map[string]handler{
 	"job.list":            unary(api.Service.Jobs),
 	"job.show":            unary(api.Service.Job),
 	"job.logs":            stream(api.Service.JobLogs),
+	"job.stop":            unary(api.Service.StopJob),
 	"workspace.list":      unary(api.Service.Workspaces),
 	"workspace.show":      unary(api.Service.Workspace),
 	"workspace.diff":      unary(api.Service.WorkspaceDiff),

@@ -15,7 +15,7 @@ import (
 )
 
 // ForPerson carries out a call of the person who owns the daemon, through the same ledger and by the same rules as one of an
-// agent. The workspaces of everybody are theirs, also while agents have none of these tools.
+// agent. The workspaces and the commands of everybody are theirs, also while agents have none of these tools.
 func (s *Service) ForPerson(ctx context.Context, by event.Actor, tool string, args json.RawMessage) operation.Answer {
 	return s.Do(ctx, Call{Tool: tool, Args: args, Principal: by.Principal, Client: by.Client, Channel: by.Channel, person: true})
 }

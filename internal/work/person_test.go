@@ -48,3 +48,27 @@ func TestForPerson(t *testing.T) {
 	}
 	refused(t, s.do(t, "workspace_status", `"handle":%q`, handle), operation.ToolDisabled, fault.Never)
 }
+
+// TestJobForPerson: the person who owns the daemon ends the commands of everybody, also when agents have no commands; another
+// principal is told that there is none.
+func TestJobForPerson(t *testing.T) {
+	b := newBench(t)
+	job := read[startedJob](t, b.run(t, "start_command", `"argv":["sleep","300"]`)).Job
+	b.until(t, job, "its start", func(s jobShown) bool { return s.State == operation.JobRunning })
+	args := json.RawMessage(fmt.Sprintf(`{"job_id":%q,"operation_id":"stop-00001"}`, job))
+	stop := func() operation.Answer {
+		return b.ForPerson(t.Context(), event.Actor{Principal: "the owner", Channel: "cli"}, "stop_command", args)
+	}
+	refused(t, b.Do(t.Context(), Call{Tool: "stop_command", Args: args, Principal: "ann"}), operation.NotFound, fault.AfterFix)
+	b.cfg.Disabled = append(b.cfg.Disabled, SetCommands)
+	if s := read[jobShown](t, stop()); s.State != operation.JobKilled {
+		t.Errorf("stopped: %+v", s)
+	}
+	told := b.events(t, string(event.JobStopped))
+	if len(told) != 1 || told[0].Actor.Principal != "the owner" || told[0].Actor.Channel != "cli" {
+		t.Errorf("the record: %+v", told)
+	}
+	if again := stop(); !again.OK || !again.Operation.Replayed {
+		t.Errorf("again: %+v", again)
+	}
+}
