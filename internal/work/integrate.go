@@ -621,7 +621,7 @@ func (g *integration) next(ctx context.Context) (workspace.Copied, error) {
 	}
 	m.Sort()
 	w := g.p.Workspace
-	w.Base.Rev, w.Base.Digest, w.Base.At = w.Rev+1, m.Digest(), g.s.cfg.Now()
+	w.Base.Rev, w.Base.Digest, w.Base.At = w.NextBase(), m.Digest(), g.s.cfg.Now()
 	about, err := json.Marshal(w)
 	if err != nil {
 		return workspace.Copied{}, err
@@ -699,11 +699,11 @@ func (s *Service) integratedNow(ctx context.Context, tx store.Tx, t *turn, a *op
 		return err
 	}
 	w, err := s.revise(ctx, tx, t, was.Workspace, a, func(w *workspace.Workspace) (err error) {
+		if was.Answer.Preserved != "" { // it was made before: its BASE is the one from before
+			w.Keep(was.Answer.Preserved, w.Base)
+		}
 		w.Base = was.Base
 		w.Base.After = last[0].Seq
-		if was.Answer.Preserved != "" {
-			w.Snapshot = was.Answer.Preserved
-		}
 		end := workspace.Applied
 		if was.KeepOpen {
 			end = workspace.AppliedOn

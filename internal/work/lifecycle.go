@@ -305,6 +305,7 @@ func (r *resumption) plan() error {
 		r.was.Aside = w.Dir
 	case w.Snapshot != "" && (w.State == workspace.Retired || w.State == workspace.Missing):
 		r.restore = true
+		w.Base = w.SnapshotBase()
 		if w.State == workspace.Retired { // that one stays retired: another one goes on with its work
 			w.ID, w.Rev, w.History, w.By = r.s.cfg.IDs.New(id.Workspace), 0, nil, r.t.op.Name
 			w.Created = r.s.cfg.Now()
@@ -330,8 +331,8 @@ func (r *resumption) stage(ctx context.Context) (any, error) {
 	if r.restore {
 		r.was.Restored = w.Snapshot
 		from = r.area.Snapshot(w.Snapshot)
-		if _, err := from.Read(r.p.Base.Rev); err != nil { // what is kept of it cannot be compared with its BASE
-			return nil, problem(err)
+		if _, err := baseIn(from, w.Base); err != nil { // what is kept of it cannot be compared with its BASE
+			return nil, err
 		}
 		if w.Dir, err = r.copied(ctx, from); err != nil {
 			return nil, err
@@ -381,21 +382,21 @@ func (s *Service) areaAbove(ctx context.Context, p packet) (*tree.Area, error) {
 
 // moved are the paths in the scope that the project has changed since BASE.
 func (r *resumption) moved(ctx context.Context, from tree.Packet) ([]string, error) {
-	record, err := from.Read(r.p.Base.Rev)
+	manifest, err := baseIn(from, r.was.Workspace.Base)
 	if err != nil {
-		return nil, problem(err)
+		return nil, err
 	}
 	x, err := r.s.open(r.p.Admission)
 	if err != nil {
 		return nil, err
 	}
 	defer x.close()
-	now, err := current(ctx, x, r.p.Workspace)
+	now, err := current(ctx, x, r.was.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	var base tree.Manifest
-	for _, i := range record.Manifest.Items {
+	for _, i := range manifest.Items {
 		if workspace.Inside(string(i.Path), r.p.Mutable) {
 			base.Items = append(base.Items, i)
 		}
@@ -406,7 +407,7 @@ func (r *resumption) moved(ctx context.Context, from tree.Packet) ([]string, err
 	}
 	inside, _ := split(all)
 	skipped := map[string]bool{}
-	for _, l := range r.p.Base.Skipped {
+	for _, l := range r.was.Workspace.Base.Skipped {
 		skipped[l.Path] = true
 	}
 	paths := slices.DeleteFunc(pathsOf(inside), func(p string) bool { return skipped[p] })
@@ -501,7 +502,10 @@ func (r *resumption) keep(ctx context.Context, tx store.Tx, t *turn, a *operatio
 				end = workspace.Complete
 			}
 			now.Dir = w.Dir
-			if r.was.Rebased != nil {
+			switch {
+			case r.was.Restored != "":
+				now.Base = w.Base
+			case r.was.Rebased != nil:
 				now.Base = r.was.Rebased.Base
 			}
 			*now, err = now.To(end, "")

@@ -83,11 +83,11 @@ func (s *Service) isKept(ctx context.Context, w workspace.Workspace) error {
 		}
 	}
 	if w.Base.Rev > 0 {
-		base, err := p.Read(w.Base.Rev)
+		base, err := baseIn(p, w.Base)
 		if err != nil {
-			return problem(err)
+			return err
 		}
-		if maps.Equal(entriesOf(now), entriesOf(base.Manifest)) {
+		if maps.Equal(entriesOf(now), entriesOf(base)) {
 			return nil
 		}
 	}

@@ -86,7 +86,7 @@ func (r *resumption) rebase(ctx context.Context) error {
 	}
 	m.Sort()
 	w := r.was.Workspace
-	w.Base.Rev, w.Base.Digest, w.Base.At, w.Base.After = w.Rev+1, m.Digest(), r.s.cfg.Now(), after
+	w.Base.Rev, w.Base.Digest, w.Base.At, w.Base.After = w.NextBase(), m.Digest(), r.s.cfg.Now(), after
 	r.was.Rebased.Base = w.Base
 	about, err := json.Marshal(w)
 	if err != nil {

@@ -80,24 +80,8 @@ func (r *retirement) look(ctx context.Context, refuses bool) error {
 		r.was.Answer.Why = "lost"
 		return nil
 	}
-	if r.dirty = r.p.Base.Rev == 0; !r.dirty {
-		if r.x, err = r.s.copy(r.p); err != nil {
-			return err
-		}
-		base, err := r.p.base()
-		if err != nil {
-			return err
-		}
-		// With a repository of its own in it: commits that are nowhere else.
-		now, err := r.x.root.Survey(ctx, tree.SurveyOptions{Git: true, Skip: func(v tree.Visit) bool { return v.Path == conflictsDir }})
-		if err != nil {
-			return problem(err)
-		}
-		all, err := changes(r.p.Workspace, base, now)
-		if err != nil {
-			return err
-		}
-		r.dirty = len(all) > 0
+	if r.dirty, err = r.changed(ctx); err != nil {
+		return err
 	}
 	if r.dirty && refuses {
 		return operation.Refuse(workspace.WrongState, "the workspace has work that is not integrated").With("state", r.p.State).With("dirty", "yes").
@@ -108,6 +92,30 @@ func (r *retirement) look(ctx context.Context, refuses bool) error {
 		r.was.Answer.Why = "preserved"
 	}
 	return nil
+}
+
+// changed says whether the working copy is not BASE. One whose BASE nobody knows is kept.
+func (r *retirement) changed(ctx context.Context) (_ bool, err error) {
+	if r.p.Base.Rev == 0 {
+		return true, nil
+	}
+	if r.x, err = r.s.copy(r.p); err != nil {
+		return false, err
+	}
+	base, err := r.p.base()
+	if codeIn(err) == workspace.WrongState {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// With a repository of its own in it: commits that are nowhere else.
+	now, err := r.x.root.Survey(ctx, tree.SurveyOptions{Git: true, Skip: func(v tree.Visit) bool { return v.Path == conflictsDir }})
+	if err != nil {
+		return false, problem(err)
+	}
+	all, err := changes(r.p.Workspace, base, now)
+	return len(all) > 0, err
 }
 
 // stage keeps what is only in the workspace.
@@ -191,7 +199,7 @@ func (r *retirement) keep(ctx context.Context, tx store.Tx, t *turn, a *operatio
 				w.Dir = r.dir
 			}
 			if r.was.Answer.Preserved != "" {
-				w.Snapshot = r.was.Answer.Preserved
+				w.Keep(r.was.Answer.Preserved, w.Base)
 			}
 			*w, err = w.To(workspace.InTrash, r.was.Answer.Why)
 			return err

@@ -92,9 +92,19 @@ func (p packet) project() string {
 }
 
 // base reads the manifest of BASE.
-func (p packet) base() (tree.Manifest, error) {
-	r, err := p.dir.Read(p.Base.Rev)
-	return r.Manifest, problem(err)
+func (p packet) base() (tree.Manifest, error) { return baseIn(p.dir, p.Base) }
+
+// baseIn reads the manifest of a BASE in a packet. WORKSPACE_STATE: what is there is not that BASE.
+func baseIn(dir tree.Packet, base workspace.Copied) (tree.Manifest, error) {
+	r, err := dir.Read(base.Rev)
+	if err != nil {
+		return tree.Manifest{}, problem(err)
+	}
+	if r.Manifest.Digest() != base.Digest {
+		return tree.Manifest{}, operation.Refuse(workspace.WrongState, "the record of BASE in %s is not the one that was written; copy what is needed from there to a new workspace", dir.Dir).
+			With("path", dir.Dir)
+	}
+	return r.Manifest, nil
 }
 
 // leases keep a workspace from being changed as a whole while something in it is changed. They are this daemon's: nobody

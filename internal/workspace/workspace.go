@@ -64,8 +64,9 @@ type Workspace struct {
 	Break     bool           `json:"hardlinks_break,omitempty"` // other names of a file with several may keep the old bytes
 	Dir       string         `json:"dir"`                       // holds the working copy and its BASE
 	Base      Copied         `json:"base"`
-	Snapshot  string         `json:"snapshot,omitempty"` // the last one that was made of it
-	History   []Step         `json:"history,omitempty"`  // the last revisions, the oldest first
+	Snapshot  string         `json:"snapshot,omitempty"`      // the last one that was made of it
+	Kept      *Copied        `json:"snapshot_base,omitempty"` // BASE of the snapshot; nil: Base
+	History   []Step         `json:"history,omitempty"`       // the last revisions, the oldest first
 	Created   time.Time      `json:"created_at"`
 	Changed   time.Time      `json:"changed_at"`
 	Seq       uint64         `json:"-"` // order of making, given by the store at the first put
@@ -109,6 +110,21 @@ func (w Workspace) Next(step Step) Workspace {
 	w.History = w.History[max(0, len(w.History)-MaxHistory):]
 	w.Changed = step.At
 	return w
+}
+
+// NextBase is the number of the next BASE. It is higher than that of every BASE the workspace has had: those of one that goes on
+// from a snapshot are higher than its own revisions.
+func (w Workspace) NextBase() int { return max(w.Rev, w.Base.Rev) + 1 }
+
+// Keep notes the snapshot that was made of the workspace, and the BASE that it is compared with.
+func (w *Workspace) Keep(snapshot string, base Copied) { w.Snapshot, w.Kept = snapshot, &base }
+
+// SnapshotBase is the BASE that the last snapshot is compared with.
+func (w Workspace) SnapshotBase() Copied {
+	if w.Kept != nil {
+		return *w.Kept
+	}
+	return w.Base
 }
 
 // Handle is how callers name the workspace as they know it.
