@@ -124,7 +124,7 @@ func (b Build) chmod(ctx context.Context, of func(Kind, fs.FileMode) fs.FileMode
 	})
 }
 
-// entries reads everything in the tree, and says where permissions are not those of a sealed build.
+// entries reads everything in the tree, and says where permissions are not those of a sealed build. NotFound when there is none.
 func (b Build) entries(ctx context.Context) (sealed []workspace.Sealed, loose []string, err error) {
 	root, err := Open(b.Dir, Options{ByPath: true}) // from above the tree, so that no name in it is one of the runtime
 	if err != nil {
@@ -134,6 +134,9 @@ func (b Build) entries(ctx context.Context) (sealed []workspace.Sealed, loose []
 	m, err := root.Survey(ctx, SurveyOptions{Git: true})
 	if err != nil {
 		return nil, nil, err
+	}
+	if !slices.ContainsFunc(m.Items, func(i Item) bool { return i.Path == sealedDir && i.Kind == Directory }) {
+		return nil, nil, refuse(NotFound, "%s is not there", b.Tree())
 	}
 	full := map[string]bool{} // directories in which something is
 	for _, i := range m.Items {
@@ -191,7 +194,9 @@ func (b Build) Verify(ctx context.Context, m workspace.Manifest) (workspace.Diff
 	sealed, loose, err := b.entries(ctx)
 	switch code := CodeOf(err); {
 	case code == NotFound: // the whole of it
-		return m.Compare(nil), "", nil
+		d := m.Compare(nil)
+		d.Gone = slices.Insert(d.Gone, 0, ".")
+		return d, "", nil
 	case code == FileDenied: // somebody has changed its permissions
 		return workspace.Difference{Changed: []string{err.Error()}}, "", nil
 	case err != nil:

@@ -169,20 +169,20 @@ func (c *consumption) copy(ctx context.Context) error {
 func (c *consumption) keep(ctx context.Context, tx store.Tx, t *turn, _ *operation.Answer) error {
 	switch t.op.State {
 	case operation.Claimed:
-		if t.op.Hold != "" { // a person is asked first
+		if t.op.Hold != "" && t.subject == "" { // a person is asked first
 			return nil
-		}
-		g, err := tx.GenerationByID(ctx, workspace.ByID{ID: c.a.Build})
-		if err != nil {
-			return err
-		}
-		if err := (built{Generation: g}).usable(); err != nil {
-			return err
 		}
 	case operation.Dispatched:
 		c.a.State = workspace.AuditVerified
 	case operation.Succeeded, operation.Failed, operation.Unknown: // what becomes of it goes on behind the answer
 		return nil
+	}
+	g, err := tx.GenerationByID(ctx, workspace.ByID{ID: c.a.Build})
+	if err != nil {
+		return err
+	}
+	if err := (built{Generation: g}).usable(); err != nil {
+		return err
 	}
 	return tx.PutAudit(ctx, workspace.PutAudit{Audit: c.a})
 }
@@ -289,16 +289,11 @@ func (s *Service) audit(ctx context.Context, a workspace.Audit) error {
 	})
 }
 
-// post is the tree hash of a build as it is now. Where only permissions differ, the hash alone would not say so.
+// post is the tree hash of a build as it is now. Where only permissions or the manifest differ, the hash alone would not say so.
 func (s *Service) post(ctx context.Context, g workspace.Generation) (string, workspace.Difference, error) {
-	b := tree.Build{Dir: g.Dir}
-	m, err := s.manifestOf(b, g)
-	if err != nil {
-		return "", workspace.Difference{}, err
-	}
-	d, hash, err := b.Verify(ctx, m)
+	d, hash, err := s.compared(ctx, tree.Build{Dir: g.Dir}, g)
 	if err == nil && !d.Same() && hash == g.TreeHash {
-		hash += " with other permissions"
+		hash += " with other permissions or another manifest"
 	}
 	return hash, d, err
 }

@@ -185,11 +185,7 @@ func (s *Service) complete(ctx context.Context, g workspace.Generation) error {
 			return err
 		}
 	}
-	m, err := s.manifestOf(at, g)
-	if err != nil {
-		return err
-	}
-	d, _, err := at.Verify(ctx, m)
+	d, _, err := s.compared(ctx, at, g)
 	if err != nil {
 		return err
 	}
@@ -406,13 +402,13 @@ func (s *Service) statement(g workspace.Generation) ([]byte, error) {
 		Digest map[string]string `json:"digest"`
 	}
 	type check struct {
-		Argv    []string `json:"argv"`
-		Code    *int     `json:"exit_code"`
-		Timeout int      `json:"timeout_s,omitempty"`
+		Argv    string `json:"argv_sha256"`
+		Code    *int   `json:"exit_code"`
+		Timeout int    `json:"timeout_s,omitempty"`
 	}
 	checks := []check{}
 	for _, v := range g.Validators {
-		checks = append(checks, check{v.Argv, v.Code, v.Timeout})
+		checks = append(checks, check{argvDigest(operation.JobCommand{Argv: v.Argv}), v.Code, v.Timeout})
 	}
 	inputs := []string{}
 	raw, err := json.MarshalIndent(struct {

@@ -146,7 +146,7 @@ func generationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 			return nil, err
 		}
 	}
-	out := generationShown{Job: b.Job, Inputs: b.Inputs, Validators: b.Validators}
+	out := generationShown{Job: b.Job, Inputs: b.Inputs, Validators: s.shownValidators(b.Validators)}
 	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		if out.briefGeneration, err = briefGenerationOf(ctx, r, b.Generation); err != nil || b.Ready.IsZero() {
 			return err
@@ -166,6 +166,18 @@ func generationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 		answer.warnings = []string{newerBuild(ctx, s, b.Generation)}
 	}
 	return answer, err
+}
+
+// shownValidators are validators without what looks like a secret in them.
+func (s *Service) shownValidators(all []workspace.Validator) []workspace.Validator {
+	shown := slices.Clone(all)
+	for i := range shown {
+		shown[i].Argv = slices.Clone(shown[i].Argv)
+		for k, word := range shown[i].Argv {
+			shown[i].Argv[k] = s.cfg.RedactText(word)
+		}
+	}
+	return shown
 }
 
 // generationsOf lists the generations of a workspace or of a producer, the newest first.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -210,11 +211,7 @@ func shownDifference(d workspace.Difference) workspace.Difference {
 
 // verified reads the whole build, and refuses one that is not as its manifest says. BUILD_CORRUPT, and that is written down.
 func (s *Service) verified(ctx context.Context, t *turn, g workspace.Generation) error {
-	m, err := s.manifestOf(tree.Build{Dir: g.Dir}, g)
-	if err != nil {
-		return err
-	}
-	d, _, err := tree.Build{Dir: g.Dir}.Verify(ctx, m)
+	d, _, err := s.compared(ctx, tree.Build{Dir: g.Dir}, g)
 	if err != nil {
 		return problem(err)
 	}
@@ -224,19 +221,33 @@ func (s *Service) verified(ctx context.Context, t *turn, g workspace.Generation)
 	return errors.Join(corrupt(g, d), s.corrupted(ctx, t.actor(), g, d))
 }
 
-// manifestOf reads the manifest of a build or a draft. What is not the manifest by which it is named is none.
-func (s *Service) manifestOf(b tree.Build, g workspace.Generation) (workspace.Manifest, error) {
+// compared reads the whole of a build or a draft, and says how it differs from the manifest by which it is named, and the tree
+// hash of what is there. Another manifest, or none, is a difference itself.
+func (s *Service) compared(ctx context.Context, b tree.Build, g workspace.Generation) (workspace.Difference, string, error) {
 	raw, err := b.ReadManifest()
-	if tree.CodeOf(err) == tree.NotFound {
-		return nil, nil // everything that is there is too much
+	code := tree.CodeOf(err)
+	if err != nil && code != tree.NotFound && code != tree.FileDenied {
+		return workspace.Difference{}, "", err
 	}
-	if err != nil {
-		return nil, problem(err)
+	var m workspace.Manifest
+	named := err == nil && digest(raw) == g.TreeHash
+	if named {
+		if m, err = workspace.ParseManifest(raw); err != nil {
+			return workspace.Difference{}, "", err
+		}
 	}
-	if digest(raw) != g.TreeHash {
-		return nil, nil
+	d, hash, err := b.Verify(ctx, m)
+	switch {
+	case err != nil:
+		return d, hash, err
+	case code == tree.NotFound:
+		d.Gone = slices.Insert(d.Gone, 0, "../manifest") // as the tree sees it
+	case !named:
+		d.Changed = slices.Insert(d.Changed, 0, "../manifest")
+	case d.Same() && hash != g.TreeHash:
+		d.Changed = append(d.Changed, ".")
 	}
-	return workspace.ParseManifest(raw)
+	return d, hash, nil
 }
 
 // corrupted writes down that a build is not what it was.

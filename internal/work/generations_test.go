@@ -3,6 +3,7 @@
 package work
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -216,6 +217,10 @@ func TestTampered(t *testing.T) {
 		{"a file more", "chmod u+w out; echo > out/c; chmod 444 out/c; chmod u-w out", "out/c"},
 		{"permissions", "chmod u+w out/b", "out/b"},
 		{"two files exchanged", "chmod u+w out; mv out/a out/x; mv out/b out/a; mv out/x out/b; chmod u-w out", "out/a"},
+		{"its manifest", "cd ..; rm -f manifest", "../manifest"},
+		{"another manifest", "cd ..; chmod u+w manifest; echo >> manifest", "../manifest"},
+		{"its bytes", "cd ..; chmod -R u+w tree; rm -r tree", "."},
+		{"all of it", "cd ..; chmod -R u+w .; rm -r \"$PWD\"", "."},
 		{"the time alone", "touch -d 2001-01-01 out/a out", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -291,6 +296,57 @@ func TestReleaseInUse(t *testing.T) {
 	}
 	_, _, a = w.consume(t, g.Build, `["true"]`, "")
 	refused(t, a, workspace.UnknownBuild, fault.AfterFix)
+}
+
+// copyGate does something when a command is judged once more, in its private copy.
+type copyGate struct {
+	openGate
+	then func()
+}
+
+func (g copyGate) Judge(ctx context.Context, c Command) (Ruling, error) {
+	if filepath.Base(c.Dir) == "build" {
+		g.then()
+	}
+	return g.openGate.Judge(ctx, c)
+}
+
+// TestReleaseInUseAfterAYes: DW-58, of a consumer that a person was asked about: it has its build from the claim on.
+func TestReleaseInUseAfterAYes(t *testing.T) {
+	w := newWorks(t)
+	g := w.produce(t, "mkdir out; echo one > out/a", "")
+	var release operation.Answer
+	w.cfg.Gate = copyGate{then: func() {
+		release = w.call(t, "release_generation", `{"build_id":%q,"operation_id":"release-1"}`, g.Build)
+	}}
+	asked := fmt.Sprintf(`{"build_id":%q,"argv":["echo","asked"],"view":"private_copy","operation_id":"consume-100"}`, g.Build)
+	w.decide(t, w.waits(t, "start_verified_workspace_consumer", asked), true)
+	job := read[startedJob](t, w.call(t, "start_verified_workspace_consumer", "%s", asked))
+	refused(t, release, workspace.BuildInUse, fault.AfterWait)
+	shown := w.until(t, job.Job, "its verdict", func(j jobShown) bool { return j.Audit != nil && j.Audit.State.Final() })
+	if shown.Audit.Verdict != workspace.Pass {
+		t.Errorf("the audit: %+v", shown.Audit)
+	}
+	again := fmt.Sprintf(`{"build_id":%q,"argv":["echo","asked again"],"operation_id":"consume-101"}`, g.Build)
+	question := w.waits(t, "start_verified_workspace_consumer", again)
+	read[actedOn](t, w.call(t, "release_generation", `{"build_id":%q,"operation_id":"release-2"}`, g.Build))
+	w.decide(t, question, true)
+	refused(t, w.call(t, "start_verified_workspace_consumer", "%s", again), approvalRevoked, fault.NewID)
+}
+
+// TestSecretInAValidator: what a validator is given in clear is not in the statement, which is kept, and not in an answer.
+func TestSecretInAValidator(t *testing.T) {
+	w := newWorks(t)
+	const canary = "canary-7741"
+	w.cfg.RedactText = func(text string) string { return strings.ReplaceAll(text, canary, "[redacted]") }
+	g := w.produce(t, "mkdir out; echo one > out/a", `,"validators":[{"argv":["test","`+canary+`"]}]`)
+	if g.State != workspace.GenReady || len(g.Validators) != 1 || g.Validators[0].Argv[1] != "[redacted]" {
+		t.Errorf("it is %+v", g)
+	}
+	raw, err := os.ReadFile(filepath.Join(g.Path, "statement.json"))
+	if sum := argvDigest(operation.JobCommand{Argv: []string{"test", canary}}); err != nil || strings.Contains(string(raw), canary) || !strings.Contains(string(raw), sum) {
+		t.Errorf("the statement: %s, %v", raw, err)
+	}
 }
 
 // documented are the commands of docs/generations.md that check a build.

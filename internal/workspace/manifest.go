@@ -51,8 +51,6 @@ func (m Manifest) check() error {
 			return wrong(e.Path, "is no path below the root")
 		}
 		switch {
-		case e.Kind == Link && !linkStays(e.Path, e.Digest):
-			return wrong(e.Path, "is a link that leads out of the build")
 		case e.Kind == File && (e.Size < 0 || !isSum(e.Digest)):
 			return wrong(e.Path, "has no size or no SHA-256")
 		case e.Kind != File && e.Kind != Link && e.Kind != Directory:
@@ -65,11 +63,20 @@ func (m Manifest) check() error {
 			parts[fold(p)] = p
 		}
 	}
+	links := map[string]string{} // folded path to target
 	for _, e := range m {
 		for p := path.Dir(e.Path); p != "."; p = path.Dir(p) {
 			if leaves[p] {
 				return wrong(p, "has entries and is no directory, or none that is empty")
 			}
+		}
+		if e.Kind == Link {
+			links[fold(e.Path)] = e.Digest
+		}
+	}
+	for _, e := range m {
+		if e.Kind == Link && !linkStays(e.Path, links) {
+			return wrong(e.Path, "is a link that leads out of the build, or over too many others")
 		}
 	}
 	return nil
@@ -84,13 +91,31 @@ func within(p string) bool {
 	return p != "" && p != "." && p != ".." && !strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "../") && path.Clean(p) == p && !strings.Contains(p, "\x00")
 }
 
-// linkStays says whether the target of a link lies below the root.
-func linkStays(p, target string) bool {
-	if target == "" || strings.HasPrefix(target, "/") || strings.Contains(target, "\x00") {
-		return false
+// maxLinks is how many links one is followed over, as the systems do.
+const maxLinks = 40
+
+// linkStays says whether a link leads to something below the root, on the way over other links of the build, too: a ".." goes
+// up from where they lead. links have folded paths: where case does not count, a name in another case is the same link.
+func linkStays(p string, links map[string]string) bool {
+	at, left := path.Dir(p), []string{path.Base(p)}
+	for followed := 0; len(left) > 0; {
+		name := left[0]
+		left = left[1:]
+		if name == ".." && at == "." {
+			return false
+		}
+		next := path.Join(at, name)
+		target, linked := links[fold(next)]
+		if !linked {
+			at = next
+			continue
+		}
+		if followed++; followed > maxLinks || target == "" || strings.HasPrefix(target, "/") || strings.Contains(target, "\x00") {
+			return false
+		}
+		left = append(strings.Split(target, "/"), left...)
 	}
-	to := path.Join(path.Dir(p), target)
-	return to != ".." && !strings.HasPrefix(to, "../")
+	return true
 }
 
 // fold is a path where neither the case of letters counts nor how they are composed. Bytes that are no text stay what they

@@ -74,6 +74,9 @@ func TestManifestRefuses(t *testing.T) {
 		{"the root", []Sealed{dir(".")}, "ARGUMENT_INVALID"},
 		{"an absolute link", []Sealed{link("a", "/etc")}, "ARGUMENT_INVALID"},
 		{"a link that leads out", []Sealed{link("a/b", "../../c")}, "ARGUMENT_INVALID"},
+		{"a link that leads out over another", []Sealed{link("a/b/up", "../.."), link("esc", "a/b/up/../../X")}, "ARGUMENT_INVALID"},
+		{"the same in another case", []Sealed{link("a/b/up", "../.."), link("esc", "A/b/UP/../../X")}, "ARGUMENT_INVALID"},
+		{"a link to itself", []Sealed{link("a", "./a")}, "ARGUMENT_INVALID"},
 		{"a link without a target", []Sealed{link("a", "")}, "ARGUMENT_INVALID"},
 		{"a pipe", []Sealed{{"a", 0, Entry{Kind: Other}}}, "SPECIAL_FILE"},
 		{"no hash", []Sealed{{"a", 0, Entry{Kind: File, Digest: "ab"}}}, "ARGUMENT_INVALID"},
@@ -94,6 +97,21 @@ func TestManifestKeeps(t *testing.T) {
 	for _, names := range [][]string{{"a\xfe", "a\xff"}, {"ı", "i"}, {"out", "out.d"}} {
 		if m, err := NewManifest([]Sealed{sealed(names[0], "", false), sealed(names[1], "", false)}); err != nil || len(m) != 2 {
 			t.Errorf("%q: %v", names, err)
+		}
+	}
+}
+
+// TestManifestLinks: links that stay in the build are kept, over other links, too, and to what is not there.
+func TestManifestLinks(t *testing.T) {
+	link := func(path, target string) Sealed { return Sealed{path, 0, Entry{Kind: Link, Digest: target}} }
+	for _, links := range [][]Sealed{
+		{link("a/b", "../c"), link("c", "d/e/f"), link("x", "a/b/../../g")},
+		{link("a", "b"), link("b", "c"), link("c", "not/there/..")},
+		{link("a/b/up", "../.."), link("x", "a/b/up/y")},
+		{link("a", ".")},
+	} {
+		if m, err := NewManifest(links); err != nil || len(m) != len(links) {
+			t.Errorf("%v: %v", links, err)
 		}
 	}
 }
