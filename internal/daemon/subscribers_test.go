@@ -14,7 +14,8 @@ import (
 )
 
 // TestRT138Subscribers: RT-138. Who was away for 10,000 events, and is cut off again and again, gets each once and in order;
-// so does who reads nothing at all while they come. Neither holds up the daemon.
+// so does who reads nothing at all while they come. Neither holds up the daemon; that its calls are not slowed by more than
+// a tenth is measured by the scenario subscriber of make bench.
 func TestRT138Subscribers(t *testing.T) {
 	const batches, batch = 40, 250
 	c := config(t)

@@ -93,6 +93,8 @@ func TestJudge(t *testing.T) {
 			{Scenario: scenarioSearch, Ratio: 0.5},
 			{Scenario: scenarioSearch, Ratio: 0.49},
 			{Scenario: scenarioCommand, Ratio: 0.01},
+			{Scenario: scenarioSubscriber, Ratio: 0.9},
+			{Scenario: scenarioSubscriber, Ratio: 0.92},
 		},
 	}
 	r.judge()
@@ -100,7 +102,7 @@ func TestJudge(t *testing.T) {
 	for _, b := range r.Bars {
 		got = append(got, b.Ok)
 	}
-	if diff := cmp.Diff([]bool{false, true, true, true, false, false, true, false, false}, got); diff != "" {
+	if diff := cmp.Diff([]bool{false, true, true, true, false, false, true, false, false, true, false}, got); diff != "" {
 		t.Errorf("bars %+v\n-want +got\n%s", r.Bars, diff)
 	}
 	if r.passed() {

@@ -93,6 +93,7 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 		{scenarioJobs, b.jobs},
 		{scenarioWorkspace, b.workspaces},
 		{scenarioReconcile, b.reconcile},
+		{scenarioSubscriber, b.subscriber},
 	} {
 		if wanted(one.name) {
 			if err := one.run(ctx, r); err != nil {

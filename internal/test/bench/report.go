@@ -180,6 +180,8 @@ func (r *report) judge() {
 		switch {
 		case p.What == opPlan:
 			atLeast(fmt.Sprintf("%s against %s, %d callers, at least", p.What, p.Against, p.Callers), p.Ratio, minLedger)
+		case p.Scenario == scenarioSubscriber:
+			atMost(p.What+", times of a call that "+p.Against+", at most", 1/p.Ratio, maxSlowed)
 		case p.Scenario == scenarioSearch:
 			atMost(p.What+", times of "+p.Against+", at most", 1/p.Ratio, maxSearch)
 		case p.Scenario == scenarioWorkspace:
