@@ -34,6 +34,9 @@ const (
 	serveWithin = 20 * time.Second
 	// settleWithin is how long operations of the local API that use the database may go on.
 	settleWithin = 2 * time.Second
+	// drainWithin is how long changes of files may take to end. While one goes on, no other daemon may start: it would carry out
+	// the same one.
+	drainWithin = 10 * time.Second
 	// detachWithin bounds leaving the supervisors. One whose child reads nothing cannot take what is on the way to it; the
 	// next daemon sends that anew.
 	detachWithin = 2 * time.Second
@@ -106,6 +109,11 @@ func (d *Daemon) Restart(ctx context.Context, in api.RestartDaemon) (api.Restart
 	defer context.AfterFunc(d.ending, cancel)()
 	next, err := d.prepareNext(prepare, in)
 	if err != nil {
+		return api.Restarted{}, err
+	}
+	if err := d.drain(prepare); err != nil {
+		next.end()
+		next.closeFiles()
 		return api.Restarted{}, err
 	}
 	d.letgo = true
@@ -247,6 +255,13 @@ func (s *successor) await(ctx context.Context, state string, within time.Duratio
 	return r, nil
 }
 
+// drain lets nobody change files any more. When that takes too long, this daemon goes on.
+func (d *Daemon) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainWithin)
+	defer cancel()
+	return d.worker.Drain(ctx)
+}
+
 // letGo freezes this daemon, gives its place to the next one and tells who serves in the end.
 func (d *Daemon) letGo(ctx context.Context, next *successor) (api.Daemon, error) {
 	defer next.closeFiles()
@@ -300,15 +315,26 @@ func (d *Daemon) freeze(ctx context.Context) error {
 	crash.Point("daemon.freezing")
 	d.catalog.stop(ctx)
 	d.loop.stop(ctx)
+	d.pruning.stop(ctx)
 	d.loopback.StopAccepting()
 	d.local.StopAccepting()
 	d.gate.Move()
 	settle, settled := context.WithTimeout(ctx, settleWithin)
 	defer settled()
+	worked := make(chan struct{})
+	go func() {
+		defer close(worked)
+		d.worker.Stop() // what has begun is recorded before the database closes
+	}()
 	errs := []error{d.local.Settle(settle)}
 	detach, detached := context.WithTimeout(ctx, detachWithin)
 	defer detached()
 	errs = append(errs, d.gateway.HandOver(detach))
+	select {
+	case <-worked:
+	case <-settle.Done(): // no file is changed by what is left: the next daemon finds its operations as after a crash
+		errs = append(errs, fmt.Errorf("operations are not recorded: %w", context.Cause(settle)))
+	}
 	crash.Point("daemon.detached")
 	d.heads.stop(ctx)
 	errs = append(errs, d.db.Close(), d.lock.Release())

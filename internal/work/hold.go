@@ -303,6 +303,8 @@ func (s *Service) decided(ctx context.Context, ref string, within time.Duration)
 		case <-changed:
 		case <-over.C:
 			return false
+		case <-s.quit:
+			return false
 		case <-ctx.Done():
 			return false
 		}

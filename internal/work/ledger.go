@@ -46,7 +46,7 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 	for {
 		leave, busy := s.enter(name)
 		if leave == nil && busy == nil {
-			return refusal(operation.Refuse(operation.StoreDegraded, "this daemon stops, and has done nothing; the next one takes the identical call").Retrying(fault.AfterWait))
+			return refusal(stops())
 		}
 		if leave != nil {
 			done := make(chan operation.Answer, 1)
@@ -221,6 +221,13 @@ func (s *Service) commit(ctx context.Context, t *turn, row *operation.Operation)
 
 // effect claims, prepares, dispatches, acts and records.
 func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation) operation.Answer {
+	if t.tool.class == operation.FS {
+		leave, err := s.act(ctx)
+		if err != nil {
+			return s.answer(ctx, t, nil, err) // what is held, or claimed already, stays so
+		}
+		defer leave()
+	}
 	crash.Point("op.claim.before")
 	e, err := t.tool.begin(ctx, s, t)
 	if err != nil {

@@ -90,11 +90,22 @@ type pruned struct {
 	needed int // old, too, and kept
 }
 
+// cut tells that the look for old data ends here: its caller left, or the daemon stops.
+func (p *pruning) cut(ctx context.Context) error {
+	select {
+	case <-p.s.quit:
+	case <-ctx.Done():
+	default:
+		return nil
+	}
+	return fault.New(fault.Canceled, "prune-cut").Saying("the look for old data was ended").Hinting("it goes on at the next one").Because(context.Cause(ctx))
+}
+
 // step looks for one lot of what is old, and lets it go in the same commit: what is looked at cannot change meanwhile. find
 // is given no Tx in a dry run. It may be called again, when the commit that it shared with others failed.
 func (p *pruning) step(ctx context.Context, into *retention.Removed, find func(r store.Reader, tx store.Tx) (pruned, error)) error {
-	if err := ctx.Err(); err != nil {
-		return fault.New(fault.Canceled, "prune-cut").Saying("the look for old data was ended").Hinting("it goes on at the next one").Because(err)
+	if err := p.cut(ctx); err != nil {
+		return err
 	}
 	var found pruned
 	err := func() (err error) {
@@ -343,6 +354,9 @@ func (p *pruning) displaced(ctx context.Context, out *retention.Removed) error {
 		crash.Point("retention.displaced.before")
 		gone := due[:0]
 		for _, o := range due {
+			if p.cut(ctx) != nil {
+				break // what is gone is written down
+			}
 			kept, err := p.s.purge(ctx, o)
 			if err != nil || kept > 0 {
 				p.stays(ctx, slog.String(key.Operation, o.ID), cmp.Or(err, fmt.Errorf("%d of its displaced files were written to since", kept)))

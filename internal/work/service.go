@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"mcpx/internal/approval"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
@@ -74,6 +76,7 @@ type Service struct {
 	seen  seen
 	used  used
 
+	acts    *semaphore.Weighted // of the effects that change files; draining takes it whole
 	leases  leases
 	pending pending
 	prunes  sync.Mutex // held during a look for what is old
@@ -103,7 +106,7 @@ func New(c Config) (*Service, error) {
 	if c.Allowed == nil {
 		c.Allowed = func(string, string) bool { return false }
 	}
-	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{}), leases: leases{held: map[string]int{}}, pending: pending{ends: map[string]chan struct{}{}}}
+	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{}), acts: semaphore.NewWeighted(allActs), leases: leases{held: map[string]int{}}, pending: pending{ends: map[string]chan struct{}{}}}
 	s.jobs = &jobs{s: s, limit: cmp.Or(c.Jobs, operation.UsualJobs)}
 	for _, t := range catalogue() {
 		s.tools[t.Name] = &t
@@ -122,6 +125,8 @@ func (s *Service) Stop() {
 	s.mu.Unlock()
 	s.all.Wait()
 	s.running.Wait()
+	s.prunes.Lock() // a look for what is old ends with its step
+	s.prunes.Unlock()
 }
 
 // Call is one call of a tool.
