@@ -390,7 +390,7 @@ func (e *edit) drop() {
 func (e *edit) run(ctx context.Context) (any, error) {
 	o, err := e.at.root.Apply(ctx, e.area, e.batch, e.s.conditions(ctx, e.at))
 	if err != nil {
-		return nil, problem(err)
+		return nil, undecided(err)
 	}
 	return e.ended(e.answer, o)
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"mcpx/internal/approval"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
@@ -63,6 +62,7 @@ type integration struct {
 	seen    map[string]tree.Item // of directories of the project
 	turned  map[string]bool      // directories of the workspace that take the place of something else
 	reasons []string             // why a person has to be asked
+	display string               // what he is asked about
 	was     integrateEvidence
 }
 
@@ -145,6 +145,9 @@ func beginIntegrate(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err := g.ready(ctx); err != nil {
 		g.close()
 		return nil, err
+	}
+	if len(g.reasons) > 0 {
+		g.display = g.show(ctx)
 	}
 	return g, nil
 }
@@ -548,25 +551,6 @@ func (g *integration) answer() integrated {
 	return a
 }
 
-// question asks a person when a path makes other programs act.
-func (g *integration) question() *Question {
-	if len(g.reasons) == 0 {
-		return nil
-	}
-	type frozen struct{ Path, Kind, Current, Proposed string }
-	var all []frozen
-	var shown strings.Builder
-	for _, one := range g.paths {
-		all = append(all, frozen{one.path, string(one.decision.Action), one.current.Digest, one.proposed.Digest})
-		shown.WriteString(change{path: one.path, base: one.current, proposed: one.proposed}.kind() + " " + one.path + "\n")
-	}
-	raw, err := json.Marshal(all)
-	if err != nil {
-		panic("work: a record of texts cannot be written: " + err.Error())
-	}
-	return &Question{Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx integration 1\n"+g.p.ID+"\n"), raw...)), Display: shown.String(), Reasons: g.reasons}
-}
-
 // stage stages the batch, keeps what is not integrated, and writes what will be BASE afterwards.
 func (g *integration) stage(ctx context.Context) (any, error) {
 	var err error
@@ -638,7 +622,7 @@ func (g *integration) drop() {
 func (g *integration) run(ctx context.Context) (any, error) {
 	o, err := g.at.root.Apply(ctx, g.area, g.was.Batch, g.s.conditions(ctx, g.at))
 	if err != nil {
-		return nil, problem(err)
+		return nil, undecided(err)
 	}
 	return g.end(o)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"mcpx/internal/crash"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
+	"mcpx/internal/key"
 	"mcpx/internal/operation"
 	"mcpx/internal/store"
 )
@@ -286,7 +288,22 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	if errors.Is(err, errLeft) {
 		return s.waiting(ctx, t, t.op)
 	}
+	if o, ok := errors.AsType[*open](err); ok {
+		return s.stays(ctx, t, o)
+	}
 	return s.finish(ctx, t, data, err, e)
+}
+
+// stays is the answer of an operation that was begun, and of which nobody knows what it has done: nothing of it is recorded or
+// cleared away before its recovery.
+func (s *Service) stays(ctx context.Context, t *turn, o *open) operation.Answer {
+	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "the disk did not answer, and the next start of the daemon decides about an operation",
+		slog.String(key.Operation, t.op.ID), slog.Any(key.Cause, o))
+	r := operation.InProgress(t.op.ID, t.op.Claimed)
+	r.Message = "the disk did not answer while " + t.op.ID + " was carried out; the next start of the daemon finds out what has happened"
+	a := refusal(r.With("cause", o.why))
+	a.Operation = t.op.Standing(false)
+	return a
 }
 
 // finish records how an effect ended. A record that cannot be written leaves the operation begun: its recovery records it.

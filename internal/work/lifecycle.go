@@ -444,11 +444,11 @@ func (r *resumption) drop() {
 func (r *resumption) run(ctx context.Context) (any, error) {
 	if r.was.Rebased != nil {
 		o, err := r.copy.root.Apply(ctx, r.area, r.was.Rebased.Batch, tree.Conditions{})
-		if err == nil {
-			err = notApplied(o)
-		}
 		if err != nil {
-			return nil, problem(err)
+			return nil, undecided(err)
+		}
+		if err := notApplied(o); err != nil {
+			return nil, err
 		}
 	}
 	return r.back()
@@ -461,7 +461,7 @@ func (r *resumption) back() (any, error) {
 		to := r.area.Packet(w.ID)
 		there, err := to.Exists()
 		if err == nil && !there {
-			err = r.area.Move(tree.Packet{Dir: r.was.Aside}, to)
+			err = moved(r.area, tree.Packet{Dir: r.was.Aside}, to)
 		}
 		if err != nil {
 			return nil, problem(err)

@@ -124,10 +124,15 @@ func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, end ending
 	return data, e, err
 }
 
+// open is an error that decides nothing about an operation: its recovery finds out what has happened.
+type open struct{ why string }
+
+func (o *open) Error() string { return o.why }
+
 // undecided hides that an error is a refusal: a disk that does not answer decides nothing about an operation.
 func undecided(err error) error {
 	if err == nil {
 		return nil
 	}
-	return errors.New(err.Error())
+	return &open{err.Error()}
 }

@@ -145,7 +145,7 @@ func (r *removal) drop() {
 func (r *removal) run(ctx context.Context) (any, error) {
 	o, err := r.at.root.Apply(ctx, r.area, r.was.Batch, r.s.conditions(ctx, r.at))
 	if err != nil {
-		return nil, problem(err)
+		return nil, undecided(err)
 	}
 	return r.end(ctx, o)
 }

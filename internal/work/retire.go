@@ -172,7 +172,19 @@ func (r *retirement) run(context.Context) (any, error) {
 	if there, err := r.p.dir.Exists(); err != nil || !there {
 		return r.was.Answer, problem(err)
 	}
-	return r.was.Answer, problem(area.Move(r.p.dir, trash))
+	return r.was.Answer, moved(area, r.p.dir, trash)
+}
+
+// moved moves a packet. An error is a refusal only if the packet is still where it was.
+func moved(area *tree.Area, p, to tree.Packet) error {
+	err := area.Move(p, to)
+	if err == nil {
+		return nil
+	}
+	if there, unread := p.Exists(); unread != nil || !there {
+		return undecided(err)
+	}
+	return problem(err)
 }
 
 // keep writes the end of the workspace.
