@@ -220,7 +220,7 @@ func (c *consumption) run(ctx context.Context) (any, error) {
 func newerBuild(ctx context.Context, s *Service, g workspace.Generation) string {
 	newer := "another one"
 	_ = s.cfg.DB.View(ctx, func(r store.Reader) error { // without its name the warning is the same
-		all, err := r.Generations(ctx, workspace.ListGenerations{Producer: g.Producer, States: []workspace.GenerationState{workspace.GenReady}, Limit: 1})
+		all, err := r.Generations(ctx, workspace.ListGenerations{Principal: g.Principal, Producer: g.Producer, States: []workspace.GenerationState{workspace.GenReady}, Limit: 1})
 		if len(all) == 1 {
 			newer = all[0].ID
 		}

@@ -226,15 +226,27 @@ func differs(d workspace.Difference) string {
 	return ""
 }
 
-// publish makes the build visible. Those that the same producer has made before are superseded.
+// publish makes the build visible. Those for which its principal has started the same producer before are superseded, and it is
+// itself when one that was started later was ready first.
 func (s *Service) publish(ctx context.Context, g workspace.Generation) error {
-	g.State, g.Ready = workspace.GenReady, s.cfg.Now()
+	g.Ready = s.cfg.Now()
 	err := s.settled(ctx, g.ID, func(tx store.Tx) error {
-		older, err := workspace.AllGenerations(ctx, tx, workspace.ListGenerations{Producer: g.Producer, States: []workspace.GenerationState{workspace.GenReady}})
+		g.State = workspace.GenReady
+		now, err := tx.GenerationByID(ctx, workspace.ByID{ID: g.Candidate})
 		if err != nil {
 			return err
 		}
-		for _, o := range older {
+		all, err := workspace.AllGenerations(ctx, tx, workspace.ListGenerations{Principal: g.Principal, Producer: g.Producer, States: workspace.GenerationsThere})
+		if err != nil {
+			return err
+		}
+		for _, o := range all {
+			if o.Seq > now.Seq {
+				g.State = workspace.GenSuperseded
+			}
+			if o.Seq >= now.Seq || o.State == workspace.GenSuperseded {
+				continue
+			}
 			o.State = workspace.GenSuperseded
 			if err := tx.PutGeneration(ctx, workspace.PutGeneration{Generation: o}); err != nil {
 				return err

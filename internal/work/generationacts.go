@@ -182,7 +182,10 @@ func (s *Service) shownValidators(all []workspace.Validator) []workspace.Validat
 
 // generationsOf lists the generations of a workspace or of a producer, the newest first.
 func (s *Service) generationsOf(ctx context.Context, t *turn, in GenerationStatus) (any, error) {
-	ask := workspace.ListGenerations{Producer: in.Producer, Limit: mostListed}
+	ask := workspace.ListGenerations{Producer: in.Producer}
+	if in.Session == "" { // with one its owner's are shown, too
+		ask.Principal = t.Principal
+	}
 	if in.Workspace != "" {
 		p, err := s.packet(ctx, t, in.Workspace, session.ActRead)
 		if err != nil {
@@ -196,19 +199,21 @@ func (s *Service) generationsOf(ctx context.Context, t *turn, in GenerationStatu
 	}{Generations: []briefGeneration{}}
 	room := page{pageBytes}
 	return &out, s.cfg.DB.View(ctx, func(r store.Reader) error {
-		all, err := r.Generations(ctx, ask)
+		all, err := workspace.AllGenerations(ctx, r, ask)
 		if err != nil {
 			return err
 		}
 		for _, g := range all {
-			if _, err := s.builtIn(ctx, r, t, g.Candidate, session.ActRead); err != nil {
+			if _, err := s.builtIn(ctx, r, t, g.Candidate, session.ActRead); codeIn(err) == workspace.UnknownBuild {
 				continue // of somebody else
+			} else if err != nil {
+				return err
 			}
 			b, err := briefGenerationOf(ctx, r, g)
 			if err != nil {
 				return err
 			}
-			if !room.takes(b) {
+			if len(out.Generations) == mostListed || !room.takes(b) {
 				out.More = true
 				break
 			}

@@ -4,6 +4,7 @@ package work
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/policy"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
 	"mcpx/internal/workspace"
 )
 
@@ -154,6 +159,88 @@ func TestBuildsOfOneProducer(t *testing.T) {
 	}
 	if first, second = w.became(t, first.Build), w.became(t, second.Build); first.State != workspace.GenSuperseded || len(first.Audits) != 1 || second.State != workspace.GenReady || len(second.Audits) != 0 {
 		t.Errorf("afterwards: %+v, %+v", first, second)
+	}
+}
+
+// put writes rows like that of a build, of a principal.
+func (w *works) put(t *testing.T, build, principal string, n int) {
+	t.Helper()
+	if err := w.db.Change(t.Context(), func(tx store.Tx) error {
+		g, err := tx.GenerationByID(t.Context(), workspace.ByID{ID: build})
+		for i := 0; i < n && err == nil; i++ {
+			g.Candidate, g.ID, g.Principal = fmt.Sprintf("cand_%s_%d", principal, i), fmt.Sprintf("b_%s_%d", principal, i), principal
+			err = tx.PutGeneration(t.Context(), workspace.PutGeneration{Generation: g})
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSuperseded: a build supersedes those that its principal has begun before it, not those of others, and not later ones.
+func TestSuperseded(t *testing.T) {
+	w := newWorks(t)
+	const shell = "mkdir -p out; cp source.txt out/a"
+	first := w.produce(t, shell, "")
+	w.put(t, first.Build, "eve", 1)
+	flag := filepath.Join(t.TempDir(), "go-on")
+	slow := w.start(t, shell, `,"validators":[{"argv":["sh","-c","until test -e `+flag+`; do sleep 0.02; done"]}]`)
+	for validating := false; !validating; {
+		g := read[generationShown](t, w.call(t, "generation_status", `{"build_id":%q}`, slow.Candidate))
+		validating = g.State == workspace.GenValidating
+	}
+	quick := w.produce(t, shell, "")
+	if err := os.WriteFile(flag, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := w.became(t, slow.Candidate)
+	if second.State != workspace.GenSuperseded || second.Ready == "" || w.became(t, quick.Build).State != workspace.GenReady || w.became(t, first.Build).State != workspace.GenSuperseded {
+		t.Errorf("the slow one is %+v, the quick one %+v", second, w.became(t, quick.Build))
+	}
+	if err := w.db.View(t.Context(), func(r store.Reader) error {
+		g, err := r.GenerationByID(t.Context(), workspace.ByID{ID: "b_eve_0"})
+		if g.State != workspace.GenReady {
+			t.Errorf("the one of somebody else is %s", g.State)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestListedGenerations: a list has the caller's own generations, however many there are of others, and says when there are more.
+func TestListedGenerations(t *testing.T) {
+	w := newWorks(t)
+	mine := w.produce(t, "mkdir out; echo one > out/a", "")
+	type list struct {
+		Generations []briefGeneration
+		More        bool
+	}
+	w.put(t, mine.Build, "eve", mostListed+1)
+	if got := read[list](t, w.call(t, "generation_status", `{"producer":%q}`, mine.Producer)); got.More || len(got.Generations) != 1 || got.Generations[0].Build != mine.Build {
+		t.Errorf("mine are %+v", got)
+	}
+	w.put(t, mine.Build, session.Operator, mostListed)
+	if got := read[list](t, w.call(t, "generation_status", `{"producer":%q}`, mine.Producer)); !got.More || len(got.Generations) == 0 {
+		t.Errorf("%d are told, and more: %t", len(got.Generations), got.More)
+	}
+}
+
+// TestRulingOfAProducer: what the rules said of the producer and of every validator is in the log.
+func TestRulingOfAProducer(t *testing.T) {
+	w := newWorks(t)
+	w.produce(t, "mkdir out", `,"validators":[{"argv":["true","first"]},{"argv":["true","second"]}]`)
+	all := w.events(t, string(event.PolicyDecided))
+	var told struct{ Units []policy.Unit }
+	if err := json.Unmarshal(all[len(all)-1].Body, &told); err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, u := range told.Units {
+		texts = append(texts, u.Text)
+	}
+	if !slices.Equal(texts, []string{"mkdir out", "true first", "true second"}) {
+		t.Errorf("the log has %q", texts)
 	}
 }
 

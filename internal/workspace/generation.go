@@ -119,8 +119,8 @@ func IsBuildID(text string) bool {
 	return err == nil
 }
 
-// ProducerOf names what makes builds: a command in a project with its outputs. A newer build of the same one supersedes the
-// older.
+// ProducerOf names what makes builds: a command in a project with its outputs. A newer build that a principal makes with the
+// same one supersedes the older ones of this principal.
 func ProducerOf(project string, c operation.JobCommand, outputs []string) string {
 	raw, err := json.Marshal(struct {
 		Project, Shell string
