@@ -35,8 +35,9 @@ type CopyOptions struct {
 	// Refuse says that an entry which cannot be copied is a refusal, and is not only told of; nil: none is.
 	Refuse func(path string) bool
 	Git    bool   // what is in directories named .git is copied, too
+	Setuid bool   // files that run as somebody else are copied, too, as files that do not
 	Each   func() // is called after each file, by several goroutines; nil: nothing is
-	// Limit bounds the bytes that are really copied; 0: nothing does. LimitExceeded.
+	// Limit bounds the bytes that are really copied; 0: nothing does. No file that would exceed it is begun. LimitExceeded.
 	Limit int64
 }
 
@@ -85,8 +86,9 @@ type copier struct {
 	o         CopyOptions
 	seen      map[string]Facts // of everything that was looked at, for the second look
 
-	mu  sync.Mutex // guards out
-	out Copied
+	mu     sync.Mutex // guards what follows
+	out    Copied
+	copied int64 // bytes that are shared with no original
 }
 
 func (c *copier) run(ctx context.Context) error {
@@ -150,7 +152,7 @@ func (c *copier) leftOut(s Seen) string {
 		return leftMount
 	case s.Kind == Other:
 		return leftSpecial
-	case s.special():
+	case s.special() && !c.o.Setuid:
 		return leftSetuid
 	case c.o.Skip != nil:
 		return c.o.Skip(s)
@@ -241,7 +243,15 @@ func (c *copier) file(ctx context.Context, v Visit, before Facts, buf []byte) er
 	c.out.Files++
 	c.out.Bytes += item.Size
 	c.out.Shared = c.out.Shared && shared
-	if c.o.Limit > 0 && !c.out.Shared && c.out.Bytes > c.o.Limit {
+	return nil
+}
+
+// fits counts the bytes of a file that is about to be copied.
+func (c *copier) fits(size int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.copied += size
+	if c.o.Limit > 0 && c.copied > c.o.Limit {
 		return tooLarge("what is to be copied", c.o.Limit)
 	}
 	return nil
@@ -266,7 +276,7 @@ func (c *copier) content(ctx context.Context, src *os.File, path string, facts F
 	shared := facts.Size == 0 || clone(dst, src) == nil && (second == nil || clone(second, src) == nil)
 	if shared {
 		_, err = io.CopyBuffer(struct{ io.Writer }{sum}, canceled{ctx, dst}, buf)
-	} else {
+	} else if err = c.fits(facts.Size); err == nil {
 		err = c.bytes(ctx, dst, second, src, sum, buf)
 	}
 	if err != nil {

@@ -210,7 +210,7 @@ func (p Packet) Snapshot(ctx context.Context, to Packet) (Manifest, error) {
 	if err := os.RemoveAll(scratch); err != nil { // of an attempt that was cut off
 		return Manifest{}, writing(err, scratch)
 	}
-	_, err = root.CopyTo(ctx, to.Dir, scratch, CopyOptions{Git: true})
+	_, err = root.CopyTo(ctx, to.Dir, scratch, CopyOptions{Git: true, Setuid: true})
 	if err := errors.Join(err, writing(os.RemoveAll(scratch), scratch)); err != nil {
 		return Manifest{}, err
 	}

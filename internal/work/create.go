@@ -282,6 +282,9 @@ func (c *creation) stage(ctx context.Context) (any, error) {
 		o.Limit = copyUnasked
 	}
 	got, err := c.at.root.CopyTo(ctx, p.Copy(), p.Blobs(), o)
+	if code := tree.CodeOf(err); code == tree.LimitExceeded || code == tree.SpecialFile || code == tree.Unsupported {
+		c.s.cleared(ctx, p.Clear()) // it would never become complete, and nobody has been told of it
+	}
 	if err != nil {
 		return nil, copying(err)
 	}

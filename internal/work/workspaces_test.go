@@ -8,6 +8,7 @@ import (
 
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/tree"
 	"mcpx/internal/workspace"
 )
 
@@ -144,5 +145,25 @@ func TestWorkspaceConflict(t *testing.T) {
 	}
 	if s.file(t, "README.md") != "zero\none\ntwo\nthree\nfour\n" || s.file(t, "docs/guide.md") != "mine and theirs\n" {
 		t.Errorf("the project has %q and %q", s.file(t, "README.md"), s.file(t, "docs/guide.md"))
+	}
+}
+
+// TestRefusedCopy: a copy that is refused leaves neither a claim nor a directory.
+func TestRefusedCopy(t *testing.T) {
+	s := newShop(t)
+	program := filepath.Join(s.root, "docs/program")
+	plant(t, map[string]string{program: "bytes"})
+	if err := os.Chmod(program, 0o755|os.ModeSetuid); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, s.do(t, "create_agent_workspace", `"purpose":"a","mutable":["docs"],"operation_id":"create-01"`), operation.Code(tree.SpecialFile), fault.AfterFix)
+	list := read[reconciled](t, s.call(t, "reconcile_project_state", `{}`))
+	if len(list.Workspaces)+len(list.Quarantine) != 0 {
+		t.Errorf("%+v", list)
+	}
+	for _, dir := range []string{"workspaces", "quarantine"} {
+		if left, _ := os.ReadDir(filepath.Join(s.state, dir)); len(left) != 0 {
+			t.Errorf("%s has %v", dir, left)
+		}
 	}
 }
