@@ -1,11 +1,6 @@
 package api
 
-import (
-	"crypto/sha256"
-	"strings"
-
-	"mcpx/internal/workspace"
-)
+import "mcpx/internal/workspace"
 
 // Workspace is an isolated work packet of a project.
 type Workspace struct {
@@ -73,22 +68,19 @@ type WorkspaceChange struct {
 type WorkspaceConflict struct {
 	WorkspacePath
 	Kind    workspace.Conflict `json:"kind"`
-	Current string             `json:"current_sha256"` // of what the project has now
+	Current string             `json:"current_sha256"`       // of what the project has now
+	Renamed string             `json:"renamed_to,omitempty"` // the name that it seems to have in the workspace, percent-encoded
 	Bundle  string             `json:"bundle,omitempty"`
 	Sides   []workspace.Side   `json:"sides,omitempty"`
-}
-
-// IsFile says whether the project has a plain file there now.
-func (c WorkspaceConflict) IsFile() bool {
-	return len(c.Current) == 2*sha256.Size && !strings.Contains(c.Current, ":")
 }
 
 // WorkspacePlan is what an integration does to the project, or would do.
 type WorkspacePlan struct {
 	Applied   []WorkspaceChange   `json:"applied"`
-	Merged    []string            `json:"merged"`                 // of these, the ones with changes of both sides
-	Unchanged int                 `json:"unchanged"`              // paths that the project has as they are in the workspace
-	Conflicts []WorkspaceConflict `json:"conflicts"`              // with one, nothing is applied
+	Merged    []string            `json:"merged"`    // of these, the ones with changes of both sides
+	Unchanged int                 `json:"unchanged"` // paths that the project has as they are in the workspace
+	Conflicts []WorkspaceConflict `json:"conflicts"` // with one, nothing is applied
+	Unlisted  int                 `json:"more_conflicts,omitempty"`
 	Outside   []string            `json:"out_of_scope,omitempty"` // paths that were changed outside of the scope
 	More      int                 `json:"more,omitempty"`         // applied paths that are not listed
 }

@@ -165,7 +165,7 @@ func (e *Env) integrationText(w io.Writer, out api.IntegrationOutcome) {
 	for _, warning := range out.Warnings {
 		line(w, "warning    %s: %s", warning.Code, plain(warning.Path))
 	}
-	e.conflictsText(w, out.Conflicts)
+	e.conflictsText(w, out.Conflicts, out.Unlisted)
 	if out.Commit != "" && len(out.Applied) > 0 {
 		line(w, "message    %s", plain(out.Commit))
 	}

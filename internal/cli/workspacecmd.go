@@ -136,7 +136,7 @@ func (e *Env) workspaceText(w io.Writer, v api.WorkspaceView) {
 	pairs(w, facts)
 	e.changesText(w, "Changes", v.Changes, v.More)
 	e.changesText(w, "Outside of what it may change", v.Outside, 0)
-	e.conflictsText(w, v.Conflicts)
+	e.conflictsText(w, v.Conflicts, 0)
 	e.next(w, v.Next)
 }
 
@@ -191,11 +191,11 @@ func (e *Env) projectSide(c api.WorkspaceChange) string {
 }
 
 // conflictsText shows conflicts with their sides, and how each is resolved.
-func (e *Env) conflictsText(w io.Writer, conflicts []api.WorkspaceConflict) {
+func (e *Env) conflictsText(w io.Writer, conflicts []api.WorkspaceConflict, more int) {
 	if len(conflicts) == 0 {
 		return
 	}
-	line(w, "\n%s", e.paint(red, fmt.Sprintf("Conflicts: %d %s changed in the workspace and in the project", len(conflicts), plural(len(conflicts), "path was", "paths were"))))
+	line(w, "\n%s", e.paint(red, fmt.Sprintf("Conflicts: %d %s changed in the workspace and in the project", len(conflicts)+more, plural(len(conflicts)+more, "path was", "paths were"))))
 	for _, c := range conflicts {
 		line(w, "  %s  %s", e.paint(bold, plain(c.String())), conflictWords[c.Kind])
 		if c.Bundle == "" {
@@ -204,6 +204,12 @@ func (e *Env) conflictsText(w io.Writer, conflicts []api.WorkspaceConflict) {
 		for _, s := range c.Sides {
 			line(w, "    %-8s  %-24s  %s", s.Name, sideWords[s.Name], plain(filepath.Join(c.Bundle, s.Name)))
 		}
+		if c.Renamed != "" {
+			line(w, "    write MERGED to %s first; --resolved deletes the old name", plain(c.Renamed))
+		}
+	}
+	if more > 0 {
+		line(w, "  and %d more, which are shown when these are resolved", more)
 	}
 	if conflicts[0].Bundle == "" {
 		line(w, "The sides of each are written into the workspace when you try to integrate it.")
@@ -219,6 +225,7 @@ var conflictWords = map[workspace.Conflict]string{
 	workspace.ConflictAddAdd:       "both added it, with different content",
 	workspace.ConflictDeleteModify: "the workspace deleted it, the project changed it",
 	workspace.ConflictModifyDelete: "the workspace changed it, the project deleted it",
+	workspace.ConflictRenameModify: "the workspace seems to have renamed it, the project changed it",
 	workspace.ConflictType:         "a file on one side is a directory or link on the other",
 	workspace.ConflictParentGone:   "the project deleted the directory that it is in",
 }

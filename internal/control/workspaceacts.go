@@ -57,7 +57,8 @@ func (c *Control) PlanIntegration(ctx context.Context, in api.PlanIntegration) (
 		return out, err
 	}
 	out.Text = fmt.Sprintf("%d %s would be changed in %s, and %d %s in conflict", len(out.Applied)+out.More, pathsWord(len(out.Applied)+out.More), one.Name, len(out.Conflicts), isWord(len(out.Conflicts)))
-	out.Next = []string{integrateCommand(one.ID, len(out.Outside) > 0, out.Conflicts)}
+	asked := api.IntegrateWorkspace{Resolved: in.Resolved, Current: in.Current, Outside: len(out.Outside) > 0}
+	out.Next = []string{integrateCommand(one.ID, asked, out.Conflicts)}
 	return out, nil
 }
 
@@ -91,7 +92,7 @@ func (c *Control) IntegrateWorkspace(ctx context.Context, in api.IntegrateWorksp
 	out := api.IntegrationOutcome{State: string(workspace.Integrated), Handle: handle, Operation: api.OperationOf(ctx)}
 	a, err := c.tool(ctx, "integrate_agent_workspace", withID(ctx, args), &out)
 	if r := refusalIn(err); r != nil && r.Outcome == operation.OutcomeConflict {
-		return c.inConflict(ctx, one, in.Outside, out, r)
+		return c.inConflict(ctx, one, in, out, r)
 	}
 	if err != nil {
 		return out, refusedWork(err)
@@ -102,7 +103,7 @@ func (c *Control) IntegrateWorkspace(ctx context.Context, in api.IntegrateWorksp
 		return out, nil
 	}
 	out.Handle = a.Handle
-	if in.KeepOpen {
+	if args["keep_open"] == true {
 		out.State = string(workspace.Open)
 	}
 	out.Text = fmt.Sprintf("%d %s changed in %s", len(out.Applied)+out.More, pathsWord(len(out.Applied)+out.More), one.Name)
@@ -133,17 +134,21 @@ func (c *Control) integratedAlready(ctx context.Context, one api.Workspace) api.
 }
 
 // inConflict is the outcome of an integration that met conflicts.
-func (c *Control) inConflict(ctx context.Context, one api.Workspace, outside bool, out api.IntegrationOutcome, r *operation.Refusal) (api.IntegrationOutcome, error) {
-	raw, err := json.Marshal(r.Details["conflicts"])
+func (c *Control) inConflict(ctx context.Context, one api.Workspace, in api.IntegrateWorkspace, out api.IntegrationOutcome, r *operation.Refusal) (api.IntegrationOutcome, error) {
+	var told struct {
+		Conflicts []api.WorkspaceConflict `json:"conflicts"`
+		More      int                     `json:"more"`
+	}
+	raw, err := json.Marshal(r.Details)
 	if err == nil {
-		err = json.Unmarshal(raw, &out.Conflicts)
+		err = json.Unmarshal(raw, &told)
 	}
 	if err == nil {
-		out.Conflicts, err = c.bundled(ctx, one.Workspace, out.Conflicts)
+		out.Conflicts, err = c.bundled(ctx, one.Workspace, told.Conflicts)
 	}
-	out.State, out.Text = api.IntegrationConflict, r.Message
+	out.State, out.Text, out.Unlisted = api.IntegrationConflict, r.Message, told.More
 	out.Applied, out.Merged = []api.WorkspaceChange{}, []string{}
-	out.Next = []string{integrateCommand(one.ID, outside, out.Conflicts)}
+	out.Next = []string{integrateCommand(one.ID, in, out.Conflicts)}
 	return out, err
 }
 
@@ -178,7 +183,7 @@ func (c *Control) resolutions(ctx context.Context, w workspace.Workspace, handle
 	args := map[string]any{"handle": handle}
 	seen, accept := map[string]string{}, map[string]string{}
 	for _, path := range slices.Concat(resolved, current) {
-		sum, err := c.seenSide(ctx, w, handle, path)
+		sum, err := c.seenSide(ctx, w, path)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +202,7 @@ func (c *Control) resolutions(ctx context.Context, w workspace.Workspace, handle
 }
 
 // seenSide is the digest of the project's side of a conflict as the caller was shown it.
-func (c *Control) seenSide(ctx context.Context, w workspace.Workspace, handle, path string) (string, error) {
+func (c *Control) seenSide(ctx context.Context, w workspace.Workspace, path string) (string, error) {
 	b, err := c.cfg.Work.Bundle(ctx, w, path)
 	if err != nil {
 		return "", refusedWork(err)
@@ -206,22 +211,7 @@ func (c *Control) seenSide(ctx context.Context, w workspace.Workspace, handle, p
 		return "", fault.New(fault.Conflict, "workspace-unseen").Saying("nobody was shown a conflict on %s", path).
 			Hinting("try `mcpx workspace integrate %s`: it writes the sides of each conflict into the workspace", w.ID)
 	}
-	for _, side := range b.Sides {
-		if side.Name == workspace.SideCurrent {
-			return side.SHA256, nil
-		}
-	}
-	// The project had no file there. What it has now instead, a link for example, has no bytes to be shown.
-	var plan api.WorkspacePlan
-	if _, err := c.tool(ctx, "integrate_agent_workspace", map[string]any{"handle": handle, "mode": "plan"}, &plan); err != nil {
-		return "", refusedWork(err)
-	}
-	for _, conflict := range plan.Conflicts {
-		if conflict.Path == path && !conflict.IsFile() {
-			return conflict.Current, nil
-		}
-	}
-	return workspace.NoSide, nil
+	return b.Current, nil
 }
 
 // CreateWorkspace makes a workspace.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -13,7 +14,6 @@ import (
 	"mcpx/internal/operation"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
-	"mcpx/internal/text"
 	"mcpx/internal/workspace"
 )
 
@@ -164,16 +164,8 @@ func (c *Control) Workspace(ctx context.Context, in api.WorkspaceRef) (api.Works
 
 // bundled adds to conflicts what an integration that was tried has left about them.
 func (c *Control) bundled(ctx context.Context, w workspace.Workspace, all []api.WorkspaceConflict) ([]api.WorkspaceConflict, error) {
-	var err error
 	for i := range all {
-		path := all[i].Path
-		if path == "" {
-			path, err = text.DecodePath(all[i].Pct)
-		}
-		if err != nil {
-			return nil, err
-		}
-		b, err := c.cfg.Work.Bundle(ctx, w, path)
+		b, err := c.cfg.Work.Bundle(ctx, w, all[i].String())
 		if err != nil {
 			return nil, refusedWork(err)
 		}
@@ -196,9 +188,9 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 	case workspace.Open:
 		switch {
 		case len(v.Conflicts) > 0:
-			next = append(next, integrateCommand(v.ID, len(v.Outside) > 0, v.Conflicts))
+			next = append(next, integrateCommand(v.ID, api.IntegrateWorkspace{Outside: len(v.Outside) > 0}, v.Conflicts))
 		case v.Dirty == workspace.Dirty:
-			next = append(next, command("diff"), integrateCommand(v.ID, len(v.Outside) > 0, nil))
+			next = append(next, command("diff"), integrateCommand(v.ID, api.IntegrateWorkspace{Outside: len(v.Outside) > 0}, nil))
 		default:
 			next = append(next, command("remove"))
 		}
@@ -219,19 +211,30 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 	return next
 }
 
-// maxResolved is how many conflicts a command names.
-const maxResolved = 5
-
-// integrateCommand is the command that integrates a workspace once the conflicts are resolved whose sides were shown.
-func integrateCommand(id string, outside bool, conflicts []api.WorkspaceConflict) string {
+// integrateCommand is the command that integrates a workspace as was asked, once the conflicts are resolved, too, whose sides
+// were shown.
+func integrateCommand(id string, asked api.IntegrateWorkspace, conflicts []api.WorkspaceConflict) string {
 	words := []string{"mcpx workspace integrate " + id}
-	if outside {
+	if asked.KeepOpen {
+		words = append(words, "--keep-open")
+	}
+	if asked.Outside {
 		words = append(words, "--keep-outside")
 	}
-	for _, c := range conflicts[:min(len(conflicts), maxResolved)] {
-		if c.Bundle != "" {
-			words = append(words, "--resolved", shellWord(c.String()))
+	if asked.Message != "" {
+		words = append(words, "--message", shellWord(asked.Message))
+	}
+	resolved := slices.Clone(asked.Resolved)
+	for _, c := range conflicts {
+		if c.Bundle != "" && !slices.Contains(asked.Resolved, c.String()) && !slices.Contains(asked.Current, c.String()) {
+			resolved = append(resolved, c.String())
 		}
+	}
+	for _, path := range resolved {
+		words = append(words, "--resolved", shellWord(path))
+	}
+	for _, path := range asked.Current {
+		words = append(words, "--current", shellWord(path))
 	}
 	return strings.Join(words, " ")
 }

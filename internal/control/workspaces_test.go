@@ -93,7 +93,7 @@ func TestWorkspace(t *testing.T) {
 		"workspace_status":          {OK: true, Data: json.RawMessage(`{"dirty":"yes","jobs":["job_1"],"changes":[{"path":"a","change":"modified","project":"modified"}],"superseded_by":["int_1"]}`)},
 		"integrate_agent_workspace": {OK: true, Data: json.RawMessage(`{"applied":[],"merged":[],"conflicts":[{"path":"a","kind":"TEXT","current_sha256":"11"}]}`)},
 	}
-	b.work.bundle = workspace.Bundle{Dir: "/x/.conflicts/a", Sides: []workspace.Side{{Name: "CURRENT", SHA256: "11"}}}
+	b.work.bundle = workspace.Bundle{Dir: "/x/.conflicts/a", Sides: []workspace.Side{{Name: workspace.SideCurrent, SHA256: "11"}}, Current: "11"}
 	view, err := b.Workspace(ctx, api.WorkspaceRef{Workspace: "ws_12"})
 	if err != nil || view.Dirty != workspace.Dirty || len(view.Changes) != 1 || view.Changes[0].Current != "modified" || len(view.Conflicts) != 1 || view.Conflicts[0].Bundle != b.work.bundle.Dir || len(view.Superseded) != 1 {
 		t.Fatalf("%+v, %v", view, err)
@@ -137,7 +137,33 @@ func TestRefusedWork(t *testing.T) {
 // TestIntegrateCommand: a command that is shown is one that can be typed, whatever a path is called.
 func TestIntegrateCommand(t *testing.T) {
 	conflicts := []api.WorkspaceConflict{{WorkspacePath: api.WorkspacePath{Path: "a b's.txt"}, Bundle: "/x"}, {WorkspacePath: api.WorkspacePath{Path: "src/c.go"}}}
-	if got, want := integrateCommand("ws_1", true, conflicts), `mcpx workspace integrate ws_1 --keep-outside --resolved 'a b'\''s.txt'`; got != want {
+	if got, want := integrateCommand("ws_1", api.IntegrateWorkspace{Outside: true}, conflicts), `mcpx workspace integrate ws_1 --keep-outside --resolved 'a b'\''s.txt'`; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestIntegrateAgain: the command after a conflict has all that was asked, and each conflict that is new, however many they are:
+// whoever resolves what is shown and types what is printed comes to an end.
+func TestIntegrateAgain(t *testing.T) {
+	b, ctx := newBench(t)
+	b.packed(ctx, t, workspace.Workspace{ID: "ws_1", State: workspace.Open})
+	type conflict map[string]any
+	conflicts := []conflict{{"path": "moved", "kind": "TEXT"}, {"path_pct": "a%FF", "kind": "BINARY"}, {"path": "old.go", "kind": "RENAME_MODIFY", "renamed_to": "new.go"}}
+	want := "mcpx workspace integrate ws_1 --keep-open --keep-outside --message 'so it is' --resolved done --resolved moved --resolved a%FF --resolved old.go"
+	for i := range 9 {
+		conflicts = append(conflicts, conflict{"path": fmt.Sprint("c", i), "kind": "TEXT"})
+		want += fmt.Sprint(" --resolved c", i)
+	}
+	no := operation.Refuse(workspace.Conflicts, "12 paths").Ending(operation.OutcomeConflict).With("conflicts", conflicts).With("more", 7)
+	b.work.answers = map[string]operation.Answer{"integrate_agent_workspace": {Refusal: no}}
+	b.work.bundle = workspace.Bundle{Dir: "/x", Current: "11"}
+	out, err := b.IntegrateWorkspace(api.Under(ctx, "op-00001"), api.IntegrateWorkspace{
+		Workspace: "ws_1", Resolved: []string{"done", "moved"}, Current: []string{"theirs"}, KeepOpen: true, Outside: true, Message: "so it is",
+	})
+	if err != nil || out.Unlisted != 7 || len(out.Conflicts) != 12 || out.Conflicts[2].Renamed != "new.go" {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if got := fmt.Sprint(out.Next); got != "["+want+" --current theirs]" {
+		t.Errorf("next: %s\nwant  [%s --current theirs]", got, want)
 	}
 }

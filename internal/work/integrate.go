@@ -160,6 +160,8 @@ func (s *Service) planIntegration(ctx context.Context, t *turn, act session.Act)
 	if in.Mode != "" && in.Mode != "plan" && in.Mode != "apply" {
 		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no mode; plan and apply are", in.Mode)
 	}
+	shownPaths(in.Seen)
+	shownPaths(in.Accept)
 	for path, side := range in.Accept {
 		if in.Seen[path] == "" || side != "current" && side != "proposed" {
 			return nil, operation.Refuse(operation.ArgumentInvalid, "accept is current or proposed, and its path is in seen_current").With("path", path)
@@ -500,19 +502,19 @@ func (g *integration) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shown, more := shown[:min(len(shown), maxChanges)], max(0, len(shown)-maxChanges)
+	most := maxChanges
+	if g.t.person {
+		most = maxShownToPerson
+	}
+	shown, more := shown[:min(len(shown), most)], max(0, len(shown)-most)
 	code, message := workspace.Conflicts, "%d paths were changed on both sides; nothing was applied"
 	for _, one := range clashes {
-		if g.in.Seen[one.path] != "" {
+		if was := g.in.Seen[one.path]; was != "" && was != shownDigest(one.current) {
 			code, message = workspace.CanonicalMoved, "%d paths are in conflict, and some of them changed in the project since they were seen; nothing was applied"
 		}
 	}
-	seen := map[string]string{}
-	for _, c := range shown {
-		seen[c.Path+c.Pct] = c.Current
-	}
 	return operation.Refuse(code, message, len(clashes)).Ending(operation.OutcomeConflict).With("conflicts", shown).With("more", more).
-		With("hint", "resolve each in the workspace, or choose a side with accept; then call again with seen_current")
+		With("hint", "resolve each in the workspace (RENAME_MODIFY: write MERGED to renamed_to), or choose a side with accept; then call again with seen_current")
 }
 
 // unfinishedGit are files of a repository that is in the middle of something.

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -97,6 +98,21 @@ func showPath(path string) shownPath {
 		return shownPath{Path: path}
 	}
 	return shownPath{Pct: text.EncodePath(path)}
+}
+
+// pathShown is the path that showPath shows so.
+func pathShown(as string) string {
+	if path, err := text.DecodePath(as); err == nil && showPath(path).Pct == as {
+		return path
+	}
+	return as
+}
+
+// shownPaths adds to what is said of paths, as they are shown, the same under the paths themselves.
+func shownPaths(all map[string]string) {
+	for _, as := range slices.Collect(maps.Keys(all)) {
+		all[pathShown(as)] = all[as]
+	}
 }
 
 // AskedPath is a path in a call: as it is, or percent-encoded as an answer shows one that is no plain text.

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"path"
@@ -57,16 +58,16 @@ func (s *Service) dirty(ctx context.Context, w workspace.Workspace) string {
 }
 
 // bundleFiles are the names of the files of a bundle.
-var bundleFiles = []string{"BASE", "CURRENT", "PROPOSED", "MERGED"}
+var bundleFiles = []string{"BASE", workspace.SideCurrent, "PROPOSED", "MERGED"}
 
-// Bundle is what the last integration that was tried has left about a conflict on a path.
+// Bundle is what the last integration that was tried has left about a conflict on a path, as it is shown.
 func (s *Service) Bundle(ctx context.Context, w workspace.Workspace, conflict string) (b workspace.Bundle, err error) {
 	p, x, err := s.standing(ctx, w)
 	if err != nil {
 		return b, err
 	}
 	defer x.close()
-	dir := path.Join(conflictsDir, conflict)
+	dir := path.Join(conflictsDir, pathShown(conflict))
 	for _, name := range bundleFiles {
 		at, err := x.root.Resolve(path.Join(dir, name), tree.Read)
 		if err != nil {
@@ -78,8 +79,14 @@ func (s *Service) Bundle(ctx context.Context, w workspace.Workspace, conflict st
 			return b, problem(err)
 		}
 		b.Sides = append(b.Sides, workspace.Side{Name: name, Bytes: got.Size, SHA256: got.SHA256})
+		if name == workspace.SideCurrent {
+			b.Current = got.SHA256
+		}
 	}
-	if len(b.Sides) > 0 {
+	if told, err := s.bytes(ctx, x, path.Join(dir, currentDigest), maxDigest); err == nil {
+		b.Current = cmp.Or(b.Current, string(told.Data))
+	}
+	if b.Current != "" {
 		b.Dir = filepath.Join(p.dir.Copy(), dir)
 	}
 	return b, nil

@@ -3,6 +3,7 @@ package work
 import (
 	"bytes"
 	"context"
+	"path"
 
 	"mcpx/internal/text"
 	"mcpx/internal/tree"
@@ -18,6 +19,7 @@ const (
 
 // renames says of each file that was deleted in the workspace and changed in the project under which new name the workspace
 // seems to have it. Nothing is applied by that: the bundle of the conflict has what the project changed, merged into the new file.
+// The conflict stands, although the caller has seen it, until that was done or the workspace's side was chosen.
 func (g *integration) renames(ctx context.Context) error {
 	var added []pathPlan
 	for _, one := range g.paths {
@@ -28,7 +30,11 @@ func (g *integration) renames(ctx context.Context) error {
 	looked := 0
 	for i := range g.paths {
 		one := &g.paths[i]
-		if one.decision.Conflict != workspace.ConflictDeleteModify || one.base.Kind != tree.File || one.current.Kind != tree.File || len(added) == 0 || looked == maxRenamed {
+		if one.base.Kind != tree.File || one.current.Kind != tree.File || one.proposed.Kind != tree.Absent || len(added) == 0 || looked == maxRenamed {
+			continue
+		}
+		seen := one.decision.Action == workspace.Take && one.current.Digest != one.base.Digest && g.in.Accept[one.path] == ""
+		if one.decision.Conflict != workspace.ConflictDeleteModify && !seen {
 			continue
 		}
 		looked++
@@ -57,7 +63,10 @@ func (g *integration) rename(ctx context.Context, one *pathPlan, added []pathPla
 	if one.renamed == "" {
 		return nil
 	}
-	one.decision.Conflict = workspace.ConflictRenameModify
+	seen := one.decision.Action == workspace.Take
+	if !seen {
+		one.decision.Conflict = workspace.ConflictRenameModify
+	}
 	current, err := g.s.bytes(ctx, g.at, one.path, maxRenameOf)
 	if err != nil {
 		return nil // without the project's bytes there is no merge to show, and the conflict stands
@@ -66,7 +75,20 @@ func (g *integration) rename(ctx context.Context, one *pathPlan, added []pathPla
 	if one.marked = m.Marked; m.Outcome == text.Clean {
 		one.marked = string(m.After.Raw())
 	}
+	if seen && one.marked != "" && !bytes.Equal(data, []byte(one.marked)) && g.asShown(ctx, one, m.Outcome == text.Clean) {
+		one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictRenameModify}
+	}
 	return nil
+}
+
+// asShown says whether the merge of a renamed file is the one in its bundle: nothing was done about the conflict since. Without
+// a bundle that can be told of a clean merge only: what the project changed is not in the new file.
+func (g *integration) asShown(ctx context.Context, one *pathPlan, clean bool) bool {
+	got, err := g.s.bytes(ctx, g.copy, path.Join(conflictsDir, one.path, "MERGED"), maxBundle)
+	if err != nil {
+		return clean
+	}
+	return bytes.Equal(got.Data, []byte(one.marked))
 }
 
 // likeness is the share of lines that two files have in common.

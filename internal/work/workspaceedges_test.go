@@ -3,12 +3,14 @@
 package work
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/store"
 	"mcpx/internal/workspace"
 )
 
@@ -192,9 +194,106 @@ func TestRenameModify(t *testing.T) {
 	if err != nil || string(merged) != "one\n2\n3\n4\n5\nsix\n" {
 		t.Fatalf("%q, %v", merged, err)
 	}
+	// That it was seen is not enough: the old name would go, and the project's change with it.
+	unmerged := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/old.md":%q}`, handle, all[0].Current)
+	refused(t, unmerged, workspace.Conflicts, fault.AfterFix)
+	if again := unmerged.Refusal.Details["conflicts"].([]conflictShown); len(again) != 1 || again[0] != all[0] {
+		t.Errorf("the conflict stands: %+v", again)
+	}
+	plan := read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"mode":"plan","seen_current":{"docs/old.md":%q},"accept":{"docs/old.md":"proposed"}`, handle, all[0].Current))
+	if len(plan.Conflicts) != 0 || len(plan.Applied) != 3 {
+		t.Errorf("the workspace's side was chosen: %+v", plan)
+	}
 	w.write(t, "docs/new.md", string(merged))
 	read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/old.md":%q}`, handle, all[0].Current))
 	if _, err := os.Stat(filepath.Join(s.root, "docs/old.md")); err == nil || s.file(t, "docs/new.md") != string(merged) {
 		t.Errorf("the old name: %v", err)
+	}
+}
+
+// bundleOf is what a person is shown of a conflict.
+func (s *shop) bundleOf(t *testing.T, id, path string) workspace.Bundle {
+	t.Helper()
+	var w workspace.Workspace
+	err := s.cfg.DB.View(t.Context(), func(r store.Reader) (err error) {
+		w, err = r.WorkspaceByID(t.Context(), workspace.ByID{ID: id})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Bundle(t.Context(), w, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestConflictsOneByOne: what was resolved stays seen while others are not, and nothing else of an earlier try stays.
+func TestConflictsOneByOne(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+	for _, name := range []string{"README.md", "docs/guide.md", "new"} {
+		w.write(t, name, "mine\n")
+		s.save(t, name, "theirs\n")
+	}
+	refused(t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle), workspace.Conflicts, fault.AfterFix)
+	seen := s.bundleOf(t, w.ID, "docs/guide.md")
+	w.write(t, "docs/guide.md", "both\n")
+	w.remove(t, "new")
+	refused(t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/guide.md":%q}`, handle, seen.Current), workspace.Conflicts, fault.AfterFix)
+	if again := s.bundleOf(t, w.ID, "docs/guide.md"); again.Current != seen.Current || len(again.Sides) != len(seen.Sides) {
+		t.Errorf("what was seen of the one that is resolved: %+v, and was %+v", again, seen)
+	}
+	if gone := s.bundleOf(t, w.ID, "new"); gone.Dir != "" {
+		t.Errorf("of what is no conflict any more: %+v", gone)
+	}
+	w.write(t, "README.md", "both\n")
+	args := `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/guide.md":%q,"README.md":%q}`
+	read[integrated](t, s.do(t, "integrate_agent_workspace", args, handle, seen.Current, s.bundleOf(t, w.ID, "README.md").Current))
+	if s.file(t, "README.md")+s.file(t, "docs/guide.md") != "both\nboth\n" {
+		t.Error("the project has something else")
+	}
+}
+
+// TestConflictsWithoutCurrent: a conflict can be resolved whatever its path is called, and where the project's side is no file
+// that could be shown: too large, a link, or nothing.
+func TestConflictsWithoutCurrent(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, shown string
+		theirs      func(t *testing.T, s *shop, path string)
+	}{
+		"no plain text": {"a\nb", "a%0Ab", func(t *testing.T, s *shop, path string) { s.save(t, path, "theirs\n") }},
+		"nothing": {"README.md", "README.md", func(t *testing.T, s *shop, path string) {
+			if err := os.Remove(filepath.Join(s.root, path)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"a link": {"README.md", "README.md", func(t *testing.T, s *shop, path string) {
+			if err := errors.Join(os.Remove(filepath.Join(s.root, path)), os.Symlink("docs/guide.md", filepath.Join(s.root, path))); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"too large": {"README.md", "README.md", func(t *testing.T, s *shop, path string) {
+			if err := os.Truncate(filepath.Join(s.root, path), maxBundle+1); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t)
+			handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+			w.write(t, c.path, "mine\n")
+			c.theirs(t, s, c.path)
+			refused(t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle), workspace.Conflicts, fault.AfterFix)
+			b := s.bundleOf(t, w.ID, c.shown)
+			if b.Dir == "" || b.Current == "" {
+				t.Fatalf("%+v", b)
+			}
+			read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{%q:%q},"accept":{%q:"proposed"}`, handle, c.shown, b.Current, c.shown))
+			if got := s.file(t, c.path); got != "mine\n" {
+				t.Errorf("the project has %.40q", got)
+			}
+		})
 	}
 }

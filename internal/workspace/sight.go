@@ -15,15 +15,13 @@ const (
 
 // Bundle is what an agent or a person needs to resolve a conflict.
 type Bundle struct {
-	Dir   string // absolute; "" there is none
-	Sides []Side
+	Dir     string // absolute; "" there is none
+	Sides   []Side
+	Current string // digest of the project's side, whether it is a file here or not
 }
 
-// SideCurrent is the name of the project's side. NoSide stands for its digest where the project has nothing.
-const (
-	SideCurrent = "CURRENT"
-	NoSide      = "absent"
-)
+// SideCurrent is the name of the project's side.
+const SideCurrent = "CURRENT"
 
 // Side is one file of a bundle: BASE, CURRENT, PROPOSED, or MERGED with both changes in one text.
 type Side struct {
