@@ -249,6 +249,9 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
+// waits is what a call takes at least that waits for an operation on which somebody works.
+const waits = time.Second
+
 // tool carries out a call of a tool for the caller, who is a person, and reads its data into out.
 func (c *Control) tool(ctx context.Context, name string, args map[string]any, out any) (operation.Answer, error) {
 	raw, err := json.Marshal(args)
@@ -258,7 +261,11 @@ func (c *Control) tool(ctx context.Context, name string, args map[string]any, ou
 	by := actorOf(ctx)
 	a := c.cfg.Work.ForPerson(ctx, by, name, raw)
 	for a.Refusal != nil && a.Refusal.Code == operation.OperationInProgress && ctx.Err() == nil {
+		asked := time.Now()
 		a = c.cfg.Work.ForPerson(ctx, by, name, raw) // the identical call waits for the end of the first one
+		if time.Since(asked) < waits {
+			break // nobody works on it: the daemon that began it ended, and its recovery could not decide yet
+		}
 	}
 	switch {
 	case a.Refusal != nil:
@@ -320,6 +327,9 @@ func refusedWork(err error) error {
 		f = fault.New(fault.UnknownOutcome, "workspace-contested").Saying("%s", r.Message).Hinting("look at the files, then say what you found: `mcpx operation list --state unknown`")
 	case code == operation.OperationIDReused:
 		f = operationReused(r)
+	case code == operation.OperationInProgress:
+		f = fault.New(fault.Unavailable, "workspace-under-way").Saying("%s, and its end is not known yet", r.Message).
+			Hinting("`mcpx operation list` shows it; it goes on at the next start of the daemon")
 	case r.Retry == fault.AfterWait || r.Retry == fault.SameID:
 		f = fault.New(fault.Unavailable, "workspace-unavailable").Saying("%s", r.Message).Hinting("try again when that has changed")
 	default:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"mcpx/internal/api"
 	"mcpx/internal/event"
@@ -128,6 +129,9 @@ func TestRefusedWork(t *testing.T) {
 	if err := refusedWork(operation.Refuse("NO_SPACE", "full").Retrying(fault.AfterWait)); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a full disk: %v", err)
 	}
+	if err := fault.From(refusedWork(operation.InProgress("op-00001", time.Time{}))); err.Kind != fault.Unavailable || err.Code != "workspace-under-way" {
+		t.Errorf("under way: %v", err)
+	}
 	other := errors.New("other")
 	if err := refusedWork(other); !errors.Is(err, other) {
 		t.Errorf("no refusal: %v", err)
@@ -139,6 +143,19 @@ func TestIntegrateCommand(t *testing.T) {
 	conflicts := []api.WorkspaceConflict{{WorkspacePath: api.WorkspacePath{Path: "a b's.txt"}, Bundle: "/x"}, {WorkspacePath: api.WorkspacePath{Path: "src/c.go"}}}
 	if got, want := integrateCommand("ws_1", api.IntegrateWorkspace{Outside: true}, conflicts), `mcpx workspace integrate ws_1 --keep-outside --resolved 'a b'\''s.txt'`; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestUnderWay: an operation on which nobody works is told of, and not asked for again and again.
+func TestUnderWay(t *testing.T) {
+	b, ctx := newBench(t)
+	b.packed(ctx, t, workspace.Workspace{ID: "ws_1", State: workspace.Open})
+	b.work.answers = map[string]operation.Answer{"remove_agent_workspace": {Refusal: operation.InProgress("op-00001", b.now)}}
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	_, err := b.RemoveWorkspace(api.Under(ctx, "op-00001"), api.WorkspaceRef{Workspace: "ws_1"})
+	if fault.From(err).Code != "workspace-under-way" || fault.From(err).Hint == "" || ctx.Err() != nil {
+		t.Errorf("%v (%v)", err, ctx.Err())
 	}
 }
 
