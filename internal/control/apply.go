@@ -392,7 +392,7 @@ func (c *Control) RecoverApplies(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil || c.cfg.DB.Stopped() != nil { // what cannot be recorded is not decided
 		return err
 	}
 	for _, receipt := range open {

@@ -38,7 +38,7 @@ func (c *Control) takeFilesLocked(ctx context.Context) (changed []string, err er
 			m, err = c.merged(ctx, r, files)
 			return err
 		})
-		if err != nil || len(m.put)+len(m.gone) == 0 {
+		if err != nil || len(m.put)+len(m.gone) == 0 || c.cfg.DB.Stopped() != nil {
 			return c.filedAs(ctx, m, changed, err)
 		}
 		// Whoever changes the catalog or removes a credential holds change: it is as it was looked at.

@@ -66,7 +66,7 @@ func (c *Control) HubStatus(ctx context.Context, in api.HubQuery) (api.HubStatus
 		}
 		out.Servers = append(out.Servers, api.HubServer{Name: s.Name, State: string(s.Status.State), Routable: s.Routable, Reasons: filled(s.Reasons)})
 	}
-	for _, f := range healthOf(servers).Findings {
+	for _, f := range c.healthOf(servers).Findings {
 		if slices.Contains(mounted, f.Subject) {
 			codes[f.Severity] = append(codes[f.Severity], f.Code)
 		}

@@ -56,7 +56,7 @@ func (c *Control) Status(ctx context.Context, _ api.None) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
-	health, err := c.withGoverned(ctx, healthOf(servers), false)
+	health, err := c.withGoverned(ctx, c.healthOf(servers), false)
 	if err != nil {
 		return api.Status{}, err
 	}
@@ -89,7 +89,7 @@ func (c *Control) Health(ctx context.Context, in api.HealthQuery) (api.Health, e
 	if err != nil {
 		return api.Health{}, err
 	}
-	return c.withGoverned(ctx, healthOf(servers), in.Look)
+	return c.withGoverned(ctx, c.healthOf(servers), in.Look)
 }
 
 // Live is the health for the loopback listener, which shows one word of it. A catalog that cannot be read is not ok.
@@ -98,7 +98,7 @@ func (c *Control) Live(ctx context.Context) api.HealthState {
 	if err != nil {
 		return api.HealthDegraded
 	}
-	return healthOf(servers).State
+	return c.healthOf(servers).State
 }
 
 // failing says whether a server cannot do its work now. A server that fell over once and runs again does not count.
@@ -106,8 +106,13 @@ func failing(st gateway.ServerStatus) bool {
 	return st.State == gateway.Waiting || st.State == gateway.CrashLoop || st.State == gateway.Wedged || (st.State == gateway.Idle && st.Attempts > 0)
 }
 
-func healthOf(servers []api.Server) api.Health {
+func (c *Control) healthOf(servers []api.Server) api.Health {
 	health := api.Health{State: api.HealthOK, Findings: []api.Finding{}}
+	if err := c.cfg.DB.Stopped(); err != nil {
+		f := fault.From(err)
+		health.State = api.HealthDegraded
+		health.Findings = append(health.Findings, api.Finding{Code: f.Code, Severity: converge.WeightBlocker, Subject: "store", Text: f.Message, Hint: f.Hint})
+	}
 	for _, s := range servers {
 		if !s.Routable || !failing(s.Status) {
 			continue

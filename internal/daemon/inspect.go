@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,15 +27,22 @@ const maxInspected = 64 << 20
 // inspect looks whether what is stored may be changed: it is sound, and of this machine. Else it is served to be read.
 func (d *Daemon) inspect(ctx context.Context, db *sqlite.DB) {
 	err := checkHost(d.cfg.Paths)
-	if _, bad := os.Lstat(hostFile(d.cfg.Paths)); errors.Is(bad, fs.ErrNotExist) {
-		err = Rehome(d.cfg.Paths) // the first start
+	raw, bad := os.ReadFile(hostFile(d.cfg.Paths))
+	if unnamed := bad == nil && len(bytes.TrimSpace(raw)) == 0; thisHost() != "" && (unnamed || errors.Is(bad, fs.ErrNotExist)) {
+		err = Rehome(d.cfg.Paths) // the first start, or the first one of a machine with a name
 	}
 	if info, bad := os.Stat(d.cfg.Paths.Database()); err == nil && bad == nil && info.Size() <= maxInspected {
 		err = db.Check(ctx)
 	}
-	if err != nil {
+	if err == nil {
+		return
+	}
+	switch code := fault.From(err).Code; code {
+	case "store-corrupt", "store-elsewhere":
 		db.ReadOnly(err)
 		d.log.LogAttrs(ctx, slog.LevelError, "what is stored is only read", slog.Any(key.Cause, err))
+	default: // nobody knows yet: damage is told as soon as it is met
+		d.log.LogAttrs(ctx, slog.LevelWarn, "what is stored was not looked through", slog.Any(key.Cause, err))
 	}
 }
 

@@ -20,7 +20,7 @@ const surveyWithin = 2 * time.Second
 
 // registerBase makes the directory that the environment names a project. One that cannot be one keeps nobody from starting.
 func (d *Daemon) registerBase(ctx context.Context) {
-	if d.settings.BaseDir == "" {
+	if d.settings.BaseDir == "" || d.db.Stopped() != nil {
 		return
 	}
 	ctx = api.CalledBy(api.As(ctx, api.Owner), api.Caller{Client: baseDirVariable, Channel: "start"})

@@ -67,7 +67,7 @@ func (k *keeper) hold(ctx context.Context, next func(retention.Hold) retention.H
 		was = s.Hold
 		return err
 	})
-	if now = next(was); err != nil || now == was {
+	if now = next(was); err != nil || now == was || k.db.Stopped() != nil { // a store that is stopped loses nothing
 		return now, err
 	}
 	err = k.db.Change(ctx, func(tx store.Tx) error {

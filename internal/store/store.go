@@ -30,6 +30,8 @@ type DB interface {
 	Change(ctx context.Context, fn func(Tx) error) error
 	// Changed is closed at the next Change that commits. Whoever takes it before reading misses nothing.
 	Changed() <-chan struct{}
+	// Stopped says why no Change happens any more, and nothing else is changed by what is stored; nil: it does.
+	Stopped() error
 	// Close waits for running transactions and frees the database.
 	Close() error
 }

@@ -163,7 +163,7 @@ func (s *Service) refusalOf(ctx context.Context, t *turn, err error) *operation.
 	case fault.Internal:
 		return s.crashed(ctx, t.Tool, err, fault.SameID)
 	case fault.Busy, fault.Unavailable, fault.Canceled:
-		return operation.Refuse(operation.StoreDegraded, "%s", f.Message).Retrying(fault.AfterWait)
+		return degraded(f)
 	case fault.NotFound:
 		return operation.Refuse(operation.NotFound, "%s", f.Message)
 	case fault.Invalid, fault.Unauthenticated, fault.Denied, fault.NeedsApproval, fault.Conflict, fault.Stale, fault.UnknownOutcome:

@@ -397,9 +397,18 @@ func unwritten(err error) error {
 		return err
 	}
 	if f := fault.From(err); f.Code == "store-degraded" {
-		return operation.Refuse(operation.StoreDegraded, "%s", f.Message).Retrying(fault.AfterFix)
+		return degraded(f)
 	}
 	return operation.Refuse(operation.AuditUnavailable, "nothing was done, because it could not be written down: %s", fault.From(err).Message).Retrying(fault.AfterWait)
+}
+
+// degraded is the refusal of a database that changes nothing, or is read by nobody now, with what to do about it.
+func degraded(f *fault.Error) *operation.Refusal {
+	r := operation.Refuse(operation.StoreDegraded, "%s", f.Message).Retrying(cmp.Or(f.Retry, fault.AfterWait))
+	if f.Hint != "" {
+		r.Message += "; " + f.Hint
+	}
+	return r
 }
 
 // keepable are the arguments as they may be stored.

@@ -14,8 +14,11 @@ import (
 
 // Recover carries what an earlier daemon has begun to its end, by what is on the disk (durable-work.md section 9, C3 to
 // C10). It is called before anybody can call a tool. What cannot be decided now stays as it is, and is tried again at the
-// next start.
+// next start; with a store that is stopped that is everything.
 func (s *Service) Recover(ctx context.Context) error {
+	if s.cfg.DB.Stopped() != nil {
+		return nil
+	}
 	open, err := s.unfinished(ctx)
 	if err != nil {
 		return err

@@ -79,6 +79,9 @@ func (m *Model) Change(ctx context.Context, fn func(store.Tx) error) error {
 // Close does nothing: there is nothing to free.
 func (m *Model) Close() error { return nil }
 
+// Stopped is never so.
+func (m *Model) Stopped() error { return nil }
+
 func (s *state) clone() state {
 	return state{
 		servers: maps.Clone(s.servers), sessions: maps.Clone(s.sessions), seq: s.seq, epoch: s.epoch, governance: s.governance.clone(),
