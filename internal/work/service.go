@@ -126,7 +126,7 @@ func (s *Service) Stop() {
 	s.all.Wait()
 	s.running.Wait()
 	s.prunes.Lock() // a look for what is old ends with its step
-	s.prunes.Unlock()
+	defer s.prunes.Unlock()
 }
 
 // Call is one call of a tool.
