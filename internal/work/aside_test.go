@@ -62,18 +62,6 @@ func files(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-func plant(t *testing.T, all map[string]string) {
-	t.Helper()
-	for path, content := range all {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestOrphan: DW-11. Directories that no row knows are put aside as they are, listed, and never deleted: one goes on as what
 // it says of itself, another one is kept in a snapshot when it is removed.
 func TestOrphan(t *testing.T) {

@@ -1,5 +1,3 @@
-//go:build unix
-
 package work
 
 import (
@@ -166,6 +164,18 @@ func TestRefusedCopy(t *testing.T) {
 	for _, dir := range []string{"workspaces", "quarantine"} {
 		if left, _ := os.ReadDir(filepath.Join(s.state, dir)); len(left) != 0 {
 			t.Errorf("%s has %v", dir, left)
+		}
+	}
+}
+
+func plant(t *testing.T, all map[string]string) {
+	t.Helper()
+	for path, content := range all {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
