@@ -121,11 +121,20 @@ func commandStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 		return nil, err
 	}
 	s.acknowledge(ctx, j.By)
-	if l := s.jobs.find(j.ID); l != nil && in.WaitMS > 0 {
+	switch l := s.jobs.find(j.ID); {
+	case l != nil && in.WaitMS > 0:
 		if err := t.wait(ctx, l.done); err != nil {
 			return nil, err
 		}
 		j = l.get()
+	case l == nil && !j.State.Final(): // it has ended since it was read
+		err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+			j, err = s.admitJob(ctx, r, t, j.ID, session.ActRead)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	ask := outputAsk{}
 	if in.Output != nil {
