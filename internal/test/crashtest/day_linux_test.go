@@ -420,7 +420,7 @@ func (d *day) fullDisk(t *testing.T, dir string, want map[string]map[string]stri
 		t.Fatal(err)
 	}
 	before := contents(t, dir)
-	room := d.fill(t)
+	room := rig.FillDisk(t, d.disk)
 	args := map[string]any{"handle": a.handle}
 	id := a.id("integrate")
 	body, err := a.body("integrate_agent_workspace", id, args)
@@ -445,30 +445,6 @@ func (d *day) fullDisk(t *testing.T, dir string, want map[string]map[string]stri
 	}
 	a.must("remove_agent_workspace", map[string]any{"handle": a.handle, "if_dirty": "refuse"})
 	a.looked()
-}
-
-// fill leaves no free byte on the disk.
-func (d *day) fill(t *testing.T) (room func()) {
-	t.Helper()
-	path := filepath.Join(d.disk, "filler")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 1 << 20; size > 0; size /= 2 {
-		for err = nil; err == nil; {
-			_, err = f.Write(make([]byte, size))
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // preserved: a person is told of everything that is not in a project, and each of it is there.

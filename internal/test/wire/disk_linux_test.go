@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,30 +48,6 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// fillDisk leaves no free byte on the disk of state.
-func fillDisk(t *testing.T, state string) (repair func()) {
-	t.Helper()
-	path := filepath.Join(state, "filler")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 1 << 20; size > 0; size /= 2 {
-		for err = nil; err == nil; {
-			_, err = f.Write(make([]byte, size))
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // onDisk is a daemon that does not run yet, with a state directory on a disk of its own.
 func onDisk(t *testing.T) (g *rig.Gateway, state string) {
 	t.Helper()
@@ -106,7 +81,7 @@ func fullDisk(t *testing.T) {
 	g.Share("shared")
 	rig.Open(t, g.URL("shared"), "2025-11-25", "{}")
 
-	repair := fillDisk(t, state)
+	repair := rig.FillDisk(t, state)
 	// What runs goes on.
 	k.unchanged(t, "2")
 	late := rig.Open(t, g.URL("shared"), "2025-11-25", "{}")
@@ -127,7 +102,7 @@ func fullDisk(t *testing.T) {
 	// The daemon itself is refused, and leaves the disk as it was.
 	g.Kill()
 	before := files(t, state)
-	repair = fillDisk(t, state)
+	repair = rig.FillDisk(t, state)
 	r := g.Run("serve", "--listen", g.Addr)
 	if r.Code != 75 {
 		t.Errorf("the daemon ended with %d", r.Code)
@@ -148,7 +123,7 @@ func fullDisk(t *testing.T) {
 	end := k.begun(t, "4", "lost", work("4", "lost", `"wait_ms":60000`))
 	time.Sleep(delivered)
 	g.Kill()
-	repair = fillDisk(t, state)
+	repair = rig.FillDisk(t, state)
 	kill(t, k.child)
 	rig.Until(t, slack, "the supervisor has ended", func() bool { return !rig.Alive(k.supervisor) })
 	repair()
