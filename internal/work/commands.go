@@ -122,6 +122,20 @@ func beginCommand(ctx context.Context, s *Service, t *turn) (effect, error) {
 	return &run{s: s, t: t, command: c}, nil
 }
 
+// ableToRun refuses a call that runs a command by another tool than those of commands: while those are off, where there is
+// nothing that runs them, or no room for one more. what names it.
+func (s *Service) ableToRun(what string) error {
+	switch {
+	case slices.Contains(s.cfg.Disabled, SetCommands):
+		return toolDisabled(what, SetCommands)
+	case s.cfg.Gate == nil || s.cfg.Runner == nil:
+		return uncontained()
+	case s.jobs.full():
+		return tooManyJobs()
+	}
+	return nil
+}
+
 func tooManyJobs() *operation.Refusal {
 	return operation.Refuse("JOB_LIMIT", "%d commands wait already", operation.MaxQueue).Retrying(fault.AfterWait)
 }

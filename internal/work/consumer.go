@@ -50,11 +50,11 @@ func beginConsumer(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err := t.scan(&in); err != nil {
 		return nil, err
 	}
-	if err := s.ableToRun(); err != nil {
+	if err := s.ableToRun(runsBuilds); err != nil {
 		return nil, err
 	}
-	run1 := Run{Argv: in.Argv, Shell: in.Shell, Timeout: in.Timeout, Label: "consumer"}
-	if err := run1.check(); err != nil {
+	asked := Run{Argv: in.Argv, Shell: in.Shell, Timeout: in.Timeout, Label: "consumer"}
+	if err := asked.check(); err != nil {
 		return nil, err
 	}
 	switch view := workspace.View(in.View); {
@@ -78,7 +78,7 @@ func beginConsumer(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := s.commandAt(ctx, t, x, run1)
+	cmd, err := s.commandAt(ctx, t, x, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (c *consumption) keep(ctx context.Context, tx store.Tx, t *turn, _ *operati
 	if err != nil {
 		return err
 	}
-	if err := (built{Generation: g}).usable(); err != nil {
+	if err := canUse(g); err != nil {
 		return err
 	}
 	return tx.PutAudit(ctx, workspace.PutAudit{Audit: c.a})
@@ -267,7 +267,7 @@ func (s *Service) audit(ctx context.Context, a workspace.Audit) error {
 	}
 	crash.Point("audit.post.after")
 	a = a.Conclude(j, post, s.cfg.Now())
-	actor := event.Actor{Principal: a.Principal, Channel: "generation"}
+	actor := behindCall(a.Principal)
 	if !d.Same() {
 		if err := s.corrupted(ctx, actor, g, d); err != nil {
 			return err

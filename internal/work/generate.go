@@ -218,10 +218,13 @@ func (s *Service) complete(ctx context.Context, g workspace.Generation) error {
 
 // differs names the first of the paths of a difference.
 func differs(d workspace.Difference) string {
-	for what, paths := range map[string][]string{"added": d.Added, "changed": d.Changed, "gone": d.Gone} {
-		if len(paths) > 0 {
-			return text.EncodePath(paths[0]) + " is " + what
-		}
+	switch {
+	case len(d.Changed) > 0:
+		return text.EncodePath(d.Changed[0]) + " is changed"
+	case len(d.Gone) > 0:
+		return text.EncodePath(d.Gone[0]) + " is gone"
+	case len(d.Added) > 0:
+		return text.EncodePath(d.Added[0]) + " is added"
 	}
 	return ""
 }
@@ -255,7 +258,7 @@ func (s *Service) publish(ctx context.Context, g workspace.Generation) error {
 		if err := tx.PutGeneration(ctx, workspace.PutGeneration{Generation: g}); err != nil {
 			return err
 		}
-		return s.tellBuild(ctx, tx, s.maker(g), g, event.GenerationReady, "a build is ready: "+g.ID, struct {
+		return s.tellBuild(ctx, tx, behindCall(g.Principal), g, event.GenerationReady, "a build is ready: "+g.ID, struct {
 			TreeHash string `json:"tree_hash"`
 			Files    int    `json:"files"`
 			Bytes    int64  `json:"bytes"`
@@ -265,9 +268,9 @@ func (s *Service) publish(ctx context.Context, g workspace.Generation) error {
 	return err
 }
 
-// maker is who the events about what goes on behind a call tell of.
-func (s *Service) maker(g workspace.Generation) event.Actor {
-	return event.Actor{Principal: g.Principal, Channel: "generation"}
+// behindCall is who the events about what goes on behind a call of a principal tell of.
+func behindCall(principal string) event.Actor {
+	return event.Actor{Principal: principal, Channel: "generation"}
 }
 
 // reject ends a candidate without a build. What was sealed of it is gone before.
@@ -277,7 +280,7 @@ func (s *Service) reject(ctx context.Context, g workspace.Generation, why, text 
 		if err := tx.PutGeneration(ctx, workspace.PutGeneration{Generation: g}); err != nil {
 			return err
 		}
-		return s.tellBuild(ctx, tx, s.maker(g), g, event.GenerationRejected, "outputs were rejected: "+why, struct {
+		return s.tellBuild(ctx, tx, behindCall(g.Principal), g, event.GenerationRejected, "outputs were rejected: "+why, struct {
 			Why  string `json:"why"`
 			Text string `json:"text"`
 		}{g.Why, g.Text})
@@ -348,7 +351,7 @@ func (s *Service) validator(ctx context.Context, g *workspace.Generation, i int,
 	if err := s.cfg.Runner.Reserve(ctx, c.job.JobRef); err != nil {
 		return operation.Job{}, err
 	}
-	l, err := s.jobs.submit(ctx, c, s.maker(*g))
+	l, err := s.jobs.submit(ctx, c, behindCall(g.Principal))
 	if err != nil {
 		return operation.Job{}, err
 	}
@@ -364,7 +367,7 @@ func (s *Service) validation(ctx context.Context, g workspace.Generation, v work
 	if err != nil {
 		return command{}, err
 	}
-	t := &turn{Call: Call{Tool: producerTool, Principal: g.Principal, Channel: "generation"}}
+	t := &turn{Call: Call{Tool: producerTool, Principal: g.Principal, Channel: behindCall(g.Principal).Channel}}
 	t.op.Namespace, t.op.Project, t.op.Session = g.Principal, g.Project, g.Session
 	c, err := s.commandAt(ctx, t, x, Run{Argv: v.Argv, Timeout: v.Timeout, Label: "validator"})
 	if err != nil {

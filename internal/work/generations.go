@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
@@ -154,38 +153,31 @@ func unknownBuild(ctx context.Context, r store.Reader, id, principal string) err
 	return nearest(no, id, names).Then(operation.Next{Tool: "reconcile_project_state", Args: map[string]any{}, Why: "which builds there are"})
 }
 
-// usable refuses a build whose bytes are not there, or are not its own.
-func (b built) usable() error {
-	next := operation.Next{Tool: "generation_status", Args: map[string]any{"build_id": b.Candidate, "wait_ms": 20000}, Why: "what became of it"}
-	switch b.State {
+// canUse refuses a build whose bytes are not there, or are not its own.
+func canUse(g workspace.Generation) error {
+	next := operation.Next{Tool: "generation_status", Args: map[string]any{"build_id": g.Candidate, "wait_ms": 20000}, Why: "what became of it"}
+	switch g.State {
 	case workspace.GenReady, workspace.GenSuperseded:
 		return nil
 	case workspace.GenCandidate, workspace.GenSealing, workspace.GenValidating:
-		return operation.Refuse(workspace.NotReady, "%s is %s, and no build yet", b.Candidate, b.State).Retrying(fault.AfterWait).With("state", b.State).Then(next)
+		return operation.Refuse(workspace.NotReady, "%s is %s, and no build yet", g.Candidate, g.State).Retrying(fault.AfterWait).With("state", g.State).Then(next)
 	case workspace.GenCorrupt:
-		return corrupt(b.Generation, workspace.Difference{})
+		return corrupt(g, workspace.Difference{})
 	case workspace.GenRejected, workspace.GenReleased:
-		return operation.Refuse(workspace.UnknownBuild, "%s is %s: its bytes are not there", b.name(), b.State).With("state", b.State).With("why", b.Why).Then(next)
+		return operation.Refuse(workspace.UnknownBuild, "%s is %s: its bytes are not there", g.Name(), g.State).With("state", g.State).With("why", g.Why).Then(next)
 	}
-	panic("work: unknown state of a generation " + string(b.State))
+	panic("work: unknown state of a generation " + string(g.State))
 }
 
 // exactly refuses a candidate where a build is asked for by its exact id.
 func (b built) exactly(id string) error {
-	if err := b.usable(); err != nil {
+	if err := canUse(b.Generation); err != nil {
 		return err
 	}
 	if b.ID != id {
 		return operation.Refuse(workspace.UnknownBuild, "%.80q is a candidate; its build is %s", id, b.ID).With("nearest", b.ID)
 	}
 	return nil
-}
-
-func (b built) name() string {
-	if b.ID != "" {
-		return b.ID
-	}
-	return b.Candidate
 }
 
 // corrupt is the refusal of a build whose bytes are not those of its manifest. BUILD_CORRUPT.
@@ -267,7 +259,7 @@ func (s *Service) corrupted(ctx context.Context, actor event.Actor, g workspace.
 
 // tellBuild writes an event about a generation.
 func (s *Service) tellBuild(ctx context.Context, tx store.Tx, actor event.Actor, g workspace.Generation, kind event.Kind, summary string, body any) error {
-	refs := event.Refs{event.RefBuild: built{Generation: g}.name(), event.RefProject: g.Project, event.RefWorkspace: g.Workspace, event.RefJob: g.Job}
+	refs := event.Refs{event.RefBuild: g.Name(), event.RefProject: g.Project, event.RefWorkspace: g.Workspace, event.RefJob: g.Job}
 	if g.Session != "" {
 		refs[event.RefSession] = g.Session
 	}
@@ -287,9 +279,7 @@ func (s *Service) settled(ctx context.Context, what string, change func(store.Tx
 			return err
 		}
 		s.cfg.Log.LogAttrs(ctx, slog.LevelError, "what became of a build could not be written down yet", slog.String(key.Build, what), slog.Any(key.Cause, err))
-		select {
-		case <-time.After(storeAgain):
-		case <-s.quit:
+		if !s.again() {
 			return errLeft
 		}
 	}

@@ -25,7 +25,7 @@ const (
 	lookPart  = 20
 	// settleWithin is how long a supervisor that was started may take to say what became of the command.
 	settleWithin = 10 * time.Second
-	// storeAgain is how long the end of a job waits when the database takes nothing.
+	// storeAgain is how long what has to be written waits when the database takes nothing.
 	storeAgain = time.Second
 )
 
@@ -179,9 +179,7 @@ func (q *jobs) follow(ctx context.Context, l *live, e operation.JobEvidence, err
 			break
 		}
 		q.s.cfg.Log.LogAttrs(ctx, slog.LevelError, "nobody knows yet whether a command was started", slog.String(key.Job, ref.ID), slog.Any(key.Cause, err))
-		select {
-		case <-time.After(storeAgain):
-		case <-q.s.quit:
+		if !q.s.again() {
 			return
 		}
 	}
@@ -313,11 +311,19 @@ func (q *jobs) persist(ctx context.Context, l *live, j operation.Job, kind event
 			return true
 		}
 		q.s.cfg.Log.LogAttrs(ctx, slog.LevelError, "what became of a command could not be written down yet", slog.String(key.Job, j.ID), slog.Any(key.Cause, err))
-		select {
-		case <-time.After(storeAgain):
-		case <-q.s.quit:
+		if !q.s.again() {
 			return false
 		}
+	}
+}
+
+// again waits until something is tried once more that the database or the disk did not take. False: the daemon stops.
+func (s *Service) again() bool {
+	select {
+	case <-time.After(storeAgain):
+		return true
+	case <-s.quit:
+		return false
 	}
 }
 

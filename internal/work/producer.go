@@ -38,6 +38,9 @@ type Validation struct {
 	Timeout int      `json:"timeout_s,omitempty"`
 }
 
+// runsBuilds is what the tools of builds do with commands.
+const runsBuilds = "running a producer or a consumer"
+
 // Bounds of a build.
 const (
 	maxOutputs    = 100
@@ -63,7 +66,7 @@ func beginProducer(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err := t.scan(&in); err != nil {
 		return nil, err
 	}
-	if err := s.ableToRun(); err != nil {
+	if err := s.ableToRun(runsBuilds); err != nil {
 		return nil, err
 	}
 	if err := in.check(); err != nil {
@@ -78,19 +81,6 @@ func beginProducer(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, err
 	}
 	return p, nil
-}
-
-// ableToRun refuses commands where there is nothing that runs them, or no room for one more.
-func (s *Service) ableToRun() error {
-	switch {
-	case slices.Contains(s.cfg.Disabled, SetCommands):
-		return toolDisabled("running a producer or a consumer", SetCommands)
-	case s.cfg.Gate == nil || s.cfg.Runner == nil:
-		return uncontained()
-	case s.jobs.full():
-		return tooManyJobs()
-	}
-	return nil
 }
 
 func (in StartProducer) check() error {
@@ -255,7 +245,7 @@ func (s *Service) inputsOf(ctx context.Context, j operation.Job) (in builds, err
 			if err != nil {
 				return err
 			}
-			if err := (built{Generation: input}).usable(); err != nil {
+			if err := canUse(input); err != nil {
 				return err
 			}
 			in.trees = append(in.trees, tree.Build{Dir: input.Dir}.Tree())
@@ -298,7 +288,7 @@ func (p *production) keep(ctx context.Context, tx store.Tx, t *turn, _ *operatio
 			if err != nil {
 				return err
 			}
-			if err := (built{Generation: g}).usable(); err != nil {
+			if err := canUse(g); err != nil {
 				return err
 			}
 		}

@@ -261,13 +261,8 @@ func beginSkill(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err := t.scan(&in); err != nil {
 		return nil, err
 	}
-	switch {
-	case slices.Contains(s.cfg.Disabled, SetCommands):
-		return nil, toolDisabled("running a skill", SetCommands)
-	case s.cfg.Gate == nil || s.cfg.Runner == nil:
-		return nil, uncontained()
-	case s.jobs.full():
-		return nil, tooManyJobs()
+	if err := s.ableToRun("running a skill"); err != nil {
+		return nil, err
 	}
 	k, err := s.skillOf(ctx, t, in, session.ActChange)
 	if err != nil {

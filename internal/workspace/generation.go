@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -92,6 +93,9 @@ func (s GenerationState) Final() bool { return s == GenRejected || s == GenRelea
 
 // UnderWay tells that it becomes ready or is rejected.
 func (s GenerationState) UnderWay() bool { return slices.Contains(GenerationsUnderWay, s) }
+
+// Name is the id of the build or, until there is one, of the candidate.
+func (g Generation) Name() string { return cmp.Or(g.ID, g.Candidate) }
 
 // Reject is the generation after its end without a build.
 func (g Generation) Reject(why, text string) Generation {
