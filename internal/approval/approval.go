@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"mcpx/internal/event"
@@ -126,12 +127,18 @@ type ByID struct{ ID string }
 // PutApproval carries the approval to write.
 type PutApproval struct{ Approval Approval }
 
-// All reads every approval that fits, page by page.
-func All(ctx context.Context, r Reader, list ListApprovals) ([]Approval, error) {
-	return page.All(list.PageLimit(), func(last *Approval) ([]Approval, error) {
+// Each reads every approval that fits, in order, page by page.
+func Each(ctx context.Context, r Reader, p ListApprovals) iter.Seq2[Approval, error] {
+	return page.Each(p.PageLimit(), func(last *Approval) ([]Approval, error) {
+		list := p
 		if last != nil {
 			list.After = last.ID
 		}
 		return r.Approvals(ctx, list)
 	})
+}
+
+// All is Each at once.
+func All(ctx context.Context, r Reader, p ListApprovals) ([]Approval, error) {
+	return page.Gather(Each(ctx, r, p))
 }

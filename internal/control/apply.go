@@ -381,7 +381,7 @@ func (c *Control) RecoverApplies(ctx context.Context) error {
 	defer c.files.Unlock()
 	var open []converge.Receipt
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-		for one, err := range eachReceipt(ctx, r, converge.ListReceipts{}) {
+		for one, err := range converge.EachReceipt(ctx, r, converge.ListReceipts{}) {
 			if err != nil {
 				return err
 			}

@@ -11,7 +11,6 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
-	"mcpx/internal/page"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
@@ -35,7 +34,7 @@ func (c *Control) Approvals(ctx context.Context, in api.ApprovalsQuery) (api.App
 			}
 			list.After = a.ID
 		}
-		for a, err := range eachApproval(ctx, r, list) {
+		for a, err := range approval.Each(ctx, r, list) {
 			if err != nil {
 				return err
 			}
@@ -292,7 +291,7 @@ func (c *Control) Agents(ctx context.Context, in api.ConfigQuery) (api.Agents, e
 		if records, err = r.AgentRecords(ctx); err != nil {
 			return err
 		}
-		ready, err := page.Gather(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady}))
+		ready, err := converge.AllPlans(ctx, r, converge.ListPlans{State: converge.PlanReady})
 		for _, p := range ready {
 			plans[p.Agent]++
 		}

@@ -12,7 +12,6 @@ import (
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
-	"mcpx/internal/page"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
@@ -208,7 +207,7 @@ func (c *Control) learn(ctx context.Context, r store.Reader, k *known) error {
 		return err
 	}
 	for _, state := range openStates {
-		plans, err := page.Gather(eachPlan(ctx, r, converge.ListPlans{State: state}))
+		plans, err := converge.AllPlans(ctx, r, converge.ListPlans{State: state})
 		if err != nil {
 			return err
 		}
@@ -253,7 +252,7 @@ func isOpen(p converge.Plan) bool { return slices.Contains(openStates, p.State) 
 // receiptsSince reads the receipts that began after a moment, the newest first.
 func receiptsSince(ctx context.Context, r converge.Reader, since time.Time) ([]converge.Receipt, error) {
 	var all []converge.Receipt
-	for one, err := range eachReceipt(ctx, r, converge.ListReceipts{}) {
+	for one, err := range converge.EachReceipt(ctx, r, converge.ListReceipts{}) {
 		if err != nil {
 			return nil, err
 		}

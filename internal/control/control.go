@@ -156,8 +156,8 @@ type Work interface {
 	ForPerson(ctx context.Context, by event.Actor, tool string, args json.RawMessage) operation.Answer
 	// Look says how a workspace stands, as far as it can be told before ctx ends.
 	Look(ctx context.Context, w workspace.Workspace) workspace.Sight
-	// Bundle is what the last integration that was tried has left about a conflict on a path.
-	Bundle(ctx context.Context, w workspace.Workspace, path string) (workspace.Bundle, error)
+	// Bundles is what the last integration that was tried has left about conflicts on these paths, in their order.
+	Bundles(ctx context.Context, w workspace.Workspace, paths []string) ([]workspace.Bundle, error)
 }
 
 // Control is the api.Service of the daemon.

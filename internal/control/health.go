@@ -9,7 +9,6 @@ import (
 	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
-	"mcpx/internal/page"
 	"mcpx/internal/store"
 )
 
@@ -90,7 +89,7 @@ func (c *Control) judged(ctx context.Context, look bool) (converge.World, []conv
 			return err
 		}
 		w.Staged = converge.StagedFrom(candidates)
-		if v.Plans, err = page.Gather(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady})); err != nil {
+		if v.Plans, err = converge.AllPlans(ctx, r, converge.ListPlans{State: converge.PlanReady}); err != nil {
 			return err
 		}
 		v.Asked = map[string]approval.State{}

@@ -120,7 +120,7 @@ func (c *Control) HubPlans(ctx context.Context, in api.HubPlansQuery) (api.HubPl
 			}
 			list.Before = p.ID
 		}
-		for p, err := range eachPlan(ctx, r, list) {
+		for p, err := range converge.EachPlan(ctx, r, list) {
 			if err != nil {
 				return err
 			}

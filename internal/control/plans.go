@@ -12,7 +12,6 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
-	"mcpx/internal/page"
 	"mcpx/internal/store"
 )
 
@@ -93,7 +92,7 @@ func storedPlans(ctx context.Context, r converge.Reader, made []converge.Plan) (
 	var stored []converge.Plan
 	seen := map[string]bool{}
 	for _, state := range []converge.PlanState{converge.PlanReady, converge.PlanErrored} {
-		open, err := page.Gather(eachPlan(ctx, r, converge.ListPlans{State: state}))
+		open, err := converge.AllPlans(ctx, r, converge.ListPlans{State: state})
 		if err != nil {
 			return nil, err
 		}
@@ -358,7 +357,7 @@ func (c *Control) Plans(ctx context.Context, in api.PlansQuery) (api.PlanPage, e
 			}
 			list.Before = p.ID
 		}
-		for p, err := range eachPlan(ctx, r, list) {
+		for p, err := range converge.EachPlan(ctx, r, list) {
 			if err != nil {
 				return err
 			}
@@ -538,7 +537,7 @@ func (c *Control) Receipts(ctx context.Context, in api.ReceiptsQuery) (api.Recei
 			}
 			list.Before = one.ID
 		}
-		for one, err := range eachReceipt(ctx, r, list) {
+		for one, err := range converge.EachReceipt(ctx, r, list) {
 			if err != nil {
 				return err
 			}

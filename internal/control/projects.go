@@ -56,20 +56,13 @@ func (c *Control) Projects(ctx context.Context, in api.ProjectsQuery) (api.Proje
 // openSessions counts the open sessions of each project.
 func openSessions(ctx context.Context, r store.Reader) (map[string]int, error) {
 	count := map[string]int{}
-	list := session.ListSessions{State: session.Open}
-	for {
-		page, err := r.RemoteSessions(ctx, list)
+	for s, err := range session.EachSession(ctx, r, session.ListSessions{State: session.Open}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range page {
-			count[s.Project]++
-		}
-		if len(page) < list.PageLimit() {
-			return count, nil
-		}
-		list.Before = page[len(page)-1].Use
+		count[s.Project]++
 	}
+	return count, nil
 }
 
 // present fills in what is at the path of a project now. It writes nothing: a turn of the loop does.

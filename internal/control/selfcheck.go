@@ -9,7 +9,6 @@ import (
 	"mcpx/internal/auth"
 	"mcpx/internal/converge"
 	"mcpx/internal/fault"
-	"mcpx/internal/page"
 	"mcpx/internal/store"
 )
 
@@ -103,7 +102,7 @@ func (c *Control) checkAgent(ctx context.Context, agent string, w converge.World
 			return err
 		}
 		live, out.Control.Token = auth.Current(tokens, agent, c.cfg.Now())
-		plans, err := page.Gather(eachPlan(ctx, r, converge.ListPlans{State: converge.PlanReady, Agent: agent}))
+		plans, err := converge.AllPlans(ctx, r, converge.ListPlans{State: converge.PlanReady, Agent: agent})
 		out.Plans = len(plans)
 		return err
 	})

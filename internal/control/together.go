@@ -62,7 +62,7 @@ func (c *Control) ApplyPlans(ctx context.Context, in api.ApplyPlans) (api.PlansO
 func (c *Control) approvedPlans(ctx context.Context) ([]string, error) {
 	var ids []string
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-		for a, err := range eachApproval(ctx, r, approval.ListApprovals{State: approval.Approved}) {
+		for a, err := range approval.Each(ctx, r, approval.ListApprovals{State: approval.Approved}) {
 			if err != nil {
 				return err
 			}

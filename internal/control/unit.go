@@ -64,7 +64,7 @@ func (c *Control) serviceWorld(ctx context.Context, s converge.Service) (converg
 func (c *Control) removeService(ctx context.Context, s converge.Service) (api.PlanView, error) {
 	var found string
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-		for receipt, err := range eachReceipt(ctx, r, converge.ListReceipts{State: converge.ReceiptApplied}) {
+		for receipt, err := range converge.EachReceipt(ctx, r, converge.ListReceipts{State: converge.ReceiptApplied}) {
 			if err != nil {
 				return err
 			}

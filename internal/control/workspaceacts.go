@@ -182,12 +182,17 @@ func withID(ctx context.Context, args map[string]any) map[string]any {
 func (c *Control) resolutions(ctx context.Context, w workspace.Workspace, handle string, resolved, current []string) (map[string]any, error) {
 	args := map[string]any{"handle": handle}
 	seen, accept := map[string]string{}, map[string]string{}
-	for _, path := range slices.Concat(resolved, current) {
-		sum, err := c.seenSide(ctx, w, path)
-		if err != nil {
-			return nil, err
+	paths := slices.Concat(resolved, current)
+	bundles, err := c.cfg.Work.Bundles(ctx, w, paths)
+	if err != nil {
+		return nil, refusedWork(err)
+	}
+	for i, b := range bundles {
+		if b.Dir == "" {
+			return nil, fault.New(fault.Conflict, "workspace-unseen").Saying("nobody was shown a conflict on %s", paths[i]).
+				Hinting("try `mcpx workspace integrate %s`: it writes the sides of each conflict into the workspace", w.ID)
 		}
-		seen[path] = sum
+		seen[paths[i]] = b.Current
 	}
 	for _, path := range current {
 		accept[path] = "current"
@@ -199,19 +204,6 @@ func (c *Control) resolutions(ctx context.Context, w workspace.Workspace, handle
 		args["accept"] = accept
 	}
 	return args, nil
-}
-
-// seenSide is the digest of the project's side of a conflict as the caller was shown it.
-func (c *Control) seenSide(ctx context.Context, w workspace.Workspace, path string) (string, error) {
-	b, err := c.cfg.Work.Bundle(ctx, w, path)
-	if err != nil {
-		return "", refusedWork(err)
-	}
-	if b.Dir == "" {
-		return "", fault.New(fault.Conflict, "workspace-unseen").Saying("nobody was shown a conflict on %s", path).
-			Hinting("try `mcpx workspace integrate %s`: it writes the sides of each conflict into the workspace", w.ID)
-	}
-	return b.Current, nil
 }
 
 // CreateWorkspace makes a workspace.

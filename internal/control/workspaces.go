@@ -164,11 +164,15 @@ func (c *Control) Workspace(ctx context.Context, in api.WorkspaceRef) (api.Works
 
 // bundled adds to conflicts what an integration that was tried has left about them.
 func (c *Control) bundled(ctx context.Context, w workspace.Workspace, all []api.WorkspaceConflict) ([]api.WorkspaceConflict, error) {
+	paths := make([]string, len(all))
 	for i := range all {
-		b, err := c.cfg.Work.Bundle(ctx, w, all[i].String())
-		if err != nil {
-			return nil, refusedWork(err)
-		}
+		paths[i] = all[i].String()
+	}
+	bundles, err := c.cfg.Work.Bundles(ctx, w, paths)
+	if err != nil {
+		return nil, refusedWork(err)
+	}
+	for i, b := range bundles {
 		all[i].Bundle, all[i].Sides = b.Dir, b.Sides
 	}
 	return all, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +37,8 @@ func (*fakeWork) Look(_ context.Context, w workspace.Workspace) workspace.Sight 
 	return workspace.Sight{Dirty: workspace.Unverified, Jobs: []string{"job_of_" + w.ID}}
 }
 
-func (f *fakeWork) Bundle(context.Context, workspace.Workspace, string) (workspace.Bundle, error) {
-	return f.bundle, nil
+func (f *fakeWork) Bundles(_ context.Context, _ workspace.Workspace, paths []string) ([]workspace.Bundle, error) {
+	return slices.Repeat([]workspace.Bundle{f.bundle}, len(paths)), nil
 }
 
 // packed puts workspaces into the store, the last one the newest.

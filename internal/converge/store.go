@@ -2,9 +2,11 @@ package converge
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // Level says how far mcpx goes with an agent. It is a person's decision.
@@ -155,6 +157,33 @@ type PutFileRecord struct{ Record FileRecord }
 
 // DeleteFileRecord names the file to forget.
 type DeleteFileRecord struct{ Agent, Path string }
+
+// EachPlan reads the plans that fit, the newest first, page by page.
+func EachPlan(ctx context.Context, r Reader, p ListPlans) iter.Seq2[Plan, error] {
+	return page.Each(p.PageLimit(), func(last *Plan) ([]Plan, error) {
+		list := p
+		if last != nil {
+			list.Before = last.ID
+		}
+		return r.Plans(ctx, list)
+	})
+}
+
+// AllPlans is EachPlan at once.
+func AllPlans(ctx context.Context, r Reader, p ListPlans) ([]Plan, error) {
+	return page.Gather(EachPlan(ctx, r, p))
+}
+
+// EachReceipt reads the receipts that fit, the newest first, page by page.
+func EachReceipt(ctx context.Context, r Reader, p ListReceipts) iter.Seq2[Receipt, error] {
+	return page.Each(p.PageLimit(), func(last *Receipt) ([]Receipt, error) {
+		list := p
+		if last != nil {
+			list.Before = last.ID
+		}
+		return r.Receipts(ctx, list)
+	})
+}
 
 // PlanUnknown is the error for an id that no plan has.
 func PlanUnknown(id string) *fault.Error {

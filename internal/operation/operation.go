@@ -3,10 +3,12 @@ package operation
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"slices"
 	"time"
 
 	"mcpx/internal/fault"
+	"mcpx/internal/page"
 )
 
 // State of an operation. The final ones never change.
@@ -134,6 +136,17 @@ func (p ListOperations) Fits(o Operation) bool {
 	return (p.Namespace == "" || o.Namespace == p.Namespace) && (p.Session == "" || o.Session == p.Session) &&
 		(p.Print == "" || o.Print == p.Print) && (len(p.States) == 0 || slices.Contains(p.States, o.State)) &&
 		(!p.Open || o.State != Succeeded && o.State != Failed)
+}
+
+// Each reads the operations that fit, the newest first, page by page.
+func Each(ctx context.Context, r Reader, p ListOperations) iter.Seq2[Operation, error] {
+	return page.Each(p.PageLimit(), func(last *Operation) ([]Operation, error) {
+		list := p
+		if last != nil {
+			list.Before = last.Seq
+		}
+		return r.Operations(ctx, list)
+	})
 }
 
 // ListWhole asks for the operations after After.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"iter"
 
 	"mcpx/internal/fault"
 	"mcpx/internal/page"
@@ -168,6 +169,28 @@ func AllProjects(ctx context.Context, r Reader, removed bool) ([]Project, error)
 			list.After = last.ID
 		}
 		return r.Projects(ctx, list)
+	})
+}
+
+// EachSession reads the sessions that fit, the one that was used last first, page by page.
+func EachSession(ctx context.Context, r Reader, p ListSessions) iter.Seq2[Session, error] {
+	return page.Each(p.PageLimit(), func(last *Session) ([]Session, error) {
+		list := p
+		if last != nil {
+			list.Before = last.Use
+		}
+		return r.RemoteSessions(ctx, list)
+	})
+}
+
+// EachArtifact reads the artifacts that fit, the newest first, page by page.
+func EachArtifact(ctx context.Context, r Reader, p ListArtifacts) iter.Seq2[Artifact, error] {
+	return page.Each(p.PageLimit(), func(last *Artifact) ([]Artifact, error) {
+		list := p
+		if last != nil {
+			list.Before = last.ID
+		}
+		return r.Artifacts(ctx, list)
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/lazyregexp"
 	"mcpx/internal/operation"
-	paging "mcpx/internal/page"
 	"mcpx/internal/retention"
 	"mcpx/internal/session"
 	"mcpx/internal/store"
@@ -77,19 +76,15 @@ func (s *Service) needed(ctx context.Context) (needs, error) {
 }
 
 func (n needs) ofOperations(ctx context.Context, r store.Reader) error {
-	list := operation.ListOperations{States: []operation.State{operation.Claimed, operation.Dispatched, operation.Unknown}}
-	all, err := paging.All(list.PageLimit(), func(last *operation.Operation) ([]operation.Operation, error) {
-		if last != nil {
-			list.Before = last.Seq
+	for o, err := range operation.Each(ctx, r, operation.ListOperations{Open: true}) {
+		if err != nil {
+			return err
 		}
-		return r.Operations(ctx, list)
-	})
-	for _, o := range all {
 		n.Add(event.RefOperation, o.ID)
 		n.Add(event.RefApproval, o.Approval)
 		n.refer(o.Args, o.Evidence, o.Result)
 	}
-	return err
+	return nil
 }
 
 func (n needs) ofJobs(ctx context.Context, r store.Reader) error {
@@ -103,11 +98,10 @@ func (n needs) ofJobs(ctx context.Context, r store.Reader) error {
 
 func (n needs) ofApprovals(ctx context.Context, r store.Reader) error {
 	for _, state := range []approval.State{approval.Pending, approval.Approved} {
-		all, err := approval.All(ctx, r, approval.ListApprovals{State: state})
-		if err != nil {
-			return err
-		}
-		for _, a := range all {
+		for a, err := range approval.Each(ctx, r, approval.ListApprovals{State: state}) {
+			if err != nil {
+				return err
+			}
 			for kind, id := range a.Refs() {
 				if kind == event.RefApproval || kind == event.RefOperation || kind == event.RefPlan {
 					n.Add(kind, id)
@@ -125,17 +119,10 @@ func (n needs) ofApprovals(ctx context.Context, r store.Reader) error {
 // ofPlans are the plans of configuration files that can still be carried out.
 func (n needs) ofPlans(ctx context.Context, r store.Reader) error {
 	for _, state := range []converge.PlanState{converge.PlanReady, converge.PlanApplying} {
-		list := converge.ListPlans{State: state}
-		all, err := paging.All(list.PageLimit(), func(last *converge.Plan) ([]converge.Plan, error) {
-			if last != nil {
-				list.Before = last.ID
+		for p, err := range converge.EachPlan(ctx, r, converge.ListPlans{State: state}) {
+			if err != nil {
+				return err
 			}
-			return r.Plans(ctx, list)
-		})
-		if err != nil {
-			return err
-		}
-		for _, p := range all {
 			n.Add(event.RefPlan, p.ID)
 			n.Add(event.RefApproval, p.Approval)
 		}
@@ -145,17 +132,10 @@ func (n needs) ofPlans(ctx context.Context, r store.Reader) error {
 
 // ofWorkPlans are the open plans of sessions and the evidence in them, whether or not the session is open.
 func (n needs) ofWorkPlans(ctx context.Context, r store.Reader) error {
-	var list session.ListSessions
-	all, err := paging.All(list.PageLimit(), func(last *session.Session) ([]session.Session, error) {
-		if last != nil {
-			list.Before = last.Use
+	for one, err := range session.EachSession(ctx, r, session.ListSessions{}) {
+		if err != nil {
+			return err
 		}
-		return r.RemoteSessions(ctx, list)
-	})
-	if err != nil {
-		return err
-	}
-	for _, one := range all {
 		plans, err := session.AllWorkPlans(ctx, r, session.ListWorkPlans{Session: one.ID, State: session.PlanOpen})
 		if err != nil {
 			return err
@@ -241,17 +221,10 @@ func (n needs) ofArtifacts(ctx context.Context, r store.Reader) error {
 		return err
 	}
 	for _, p := range projects {
-		list := session.ListArtifacts{Project: p.ID}
-		all, err := paging.All(list.PageLimit(), func(last *session.Artifact) ([]session.Artifact, error) {
-			if last != nil {
-				list.Before = last.ID
+		for a, err := range session.EachArtifact(ctx, r, session.ListArtifacts{Project: p.ID}) {
+			if err != nil {
+				return err
 			}
-			return r.Artifacts(ctx, list)
-		})
-		if err != nil {
-			return err
-		}
-		for _, a := range all {
 			for _, ref := range a.Parts {
 				n.results[ref] = true
 			}

@@ -60,13 +60,26 @@ func (s *Service) dirty(ctx context.Context, w workspace.Workspace) string {
 // bundleFiles are the names of the files of a bundle.
 var bundleFiles = []string{"BASE", workspace.SideCurrent, "PROPOSED", "MERGED"}
 
-// Bundle is what the last integration that was tried has left about a conflict on a path, as it is shown.
-func (s *Service) Bundle(ctx context.Context, w workspace.Workspace, conflict string) (b workspace.Bundle, err error) {
+// Bundles is what the last integration that was tried has left about conflicts on these paths, as they are shown, in their order.
+func (s *Service) Bundles(ctx context.Context, w workspace.Workspace, conflicts []string) ([]workspace.Bundle, error) {
+	if len(conflicts) == 0 {
+		return nil, nil
+	}
 	p, x, err := s.standing(ctx, w)
 	if err != nil {
-		return b, err
+		return nil, err
 	}
 	defer x.close()
+	all := make([]workspace.Bundle, len(conflicts))
+	for i, conflict := range conflicts {
+		if all[i], err = s.bundle(ctx, p, x, conflict); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (s *Service) bundle(ctx context.Context, p packet, x *target, conflict string) (b workspace.Bundle, err error) {
 	dir := path.Join(conflictsDir, pathShown(conflict))
 	for _, name := range bundleFiles {
 		at, err := x.root.Resolve(path.Join(dir, name), tree.Read)

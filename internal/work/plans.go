@@ -233,24 +233,16 @@ func (s *Service) fileNow(ctx context.Context, a session.Admission, e session.Ev
 func (s *Service) deliver(ctx context.Context, r store.Reader, a session.Admission, p session.WorkPlan, version int, judge session.Judge) (session.WorkPlan, session.Delivery, error) {
 	var unclear []string
 	var last uint64
-	list := operation.ListOperations{Session: a.Session.ID}
-	for {
-		page, err := r.Operations(ctx, list)
+	for o, err := range operation.Each(ctx, r, operation.ListOperations{Session: a.Session.ID}) {
 		if err != nil {
 			return p, session.Delivery{}, err
 		}
-		for _, o := range page {
-			if o.State == operation.Unknown {
-				unclear = append(unclear, o.ID)
-			}
-			if o.Tool == "edit_files" && o.State == operation.Succeeded {
-				last = cmp.Or(last, o.Seq)
-			}
+		if o.State == operation.Unknown {
+			unclear = append(unclear, o.ID)
 		}
-		if len(page) < list.PageLimit() {
-			break
+		if o.Tool == "edit_files" && o.State == operation.Succeeded {
+			last = cmp.Or(last, o.Seq)
 		}
-		list.Before = page[len(page)-1].Seq
 	}
 	running, err := liveJobs(ctx, r, a.Session.ID)
 	if err != nil {

@@ -298,34 +298,27 @@ func (l *reconciliation) overlaps(ctx context.Context, r store.Reader) error {
 
 func (l *reconciliation) operations(ctx context.Context, r store.Reader) error {
 	share := l.share(operationsBytes)
-	list := operation.ListOperations{Namespace: l.t.Principal, Open: true}
-	for {
-		ops, err := r.Operations(ctx, list)
+	for o, err := range operation.Each(ctx, r, operation.ListOperations{Namespace: l.t.Principal, Open: true}) {
 		if err != nil {
 			return err
 		}
-		for _, o := range ops {
-			if l.project.ID != "" && o.Project != l.project.ID {
-				continue
-			}
-			b := briefOperation{Standing: *o.Standing(false), Tool: o.Tool, Left: true}
-			whole := b
-			whole.Retry, whole.Left = o.Args, false
-			told := len(o.Args) > 0 && len(o.Args) <= share.left && l.fits(share, whole)
-			if told {
-				b = whole
-			}
-			if len(l.out.Operations) == l.limit || !told && !l.fits(share, b) {
-				l.out.More = true
-				return nil
-			}
-			l.out.Operations = append(l.out.Operations, b)
+		if l.project.ID != "" && o.Project != l.project.ID {
+			continue
 		}
-		if len(ops) < list.PageLimit() {
+		b := briefOperation{Standing: *o.Standing(false), Tool: o.Tool, Left: true}
+		whole := b
+		whole.Retry, whole.Left = o.Args, false
+		told := len(o.Args) > 0 && len(o.Args) <= share.left && l.fits(share, whole)
+		if told {
+			b = whole
+		}
+		if len(l.out.Operations) == l.limit || !told && !l.fits(share, b) {
+			l.out.More = true
 			return nil
 		}
-		list.Before = ops[len(ops)-1].Seq
+		l.out.Operations = append(l.out.Operations, b)
 	}
+	return nil
 }
 
 func (l *reconciliation) jobs(ctx context.Context, r store.Reader) error {
@@ -367,9 +360,7 @@ func (l *reconciliation) builds(ctx context.Context, r store.Reader) error {
 			return err
 		}
 		b.Candidate = ""
-		if len(b.Outputs) > briefPaths {
-			b.Outputs = b.Outputs[:briefPaths]
-		}
+		b.Outputs, _ = firstOf(b.Outputs, briefPaths)
 		if !l.fits(share, b) {
 			return nil
 		}

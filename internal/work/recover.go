@@ -8,6 +8,7 @@ import (
 
 	"mcpx/internal/key"
 	"mcpx/internal/operation"
+	paging "mcpx/internal/page"
 	"mcpx/internal/store"
 	"mcpx/internal/tree"
 )
@@ -33,21 +34,10 @@ func (s *Service) Recover(ctx context.Context) error {
 	return errors.Join(failed, s.recoverJobs(ctx), s.agree(ctx), s.recoverGenerations(ctx))
 }
 
-func (s *Service) unfinished(ctx context.Context) ([]operation.Operation, error) {
-	var all []operation.Operation
-	err := s.cfg.DB.View(ctx, func(r store.Reader) error {
-		list := operation.ListOperations{Open: true, States: []operation.State{operation.Claimed, operation.Dispatched}}
-		for {
-			page, err := r.Operations(ctx, list)
-			if err != nil {
-				return err
-			}
-			all = append(all, page...)
-			if len(page) < list.PageLimit() {
-				return nil
-			}
-			list.Before = page[len(page)-1].Seq
-		}
+func (s *Service) unfinished(ctx context.Context) (all []operation.Operation, err error) {
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		all, err = paging.Gather(operation.Each(ctx, r, operation.ListOperations{Open: true, States: []operation.State{operation.Claimed, operation.Dispatched}}))
+		return err
 	})
 	return all, err
 }

@@ -222,11 +222,11 @@ func (s *shop) bundleOf(t *testing.T, id, path string) workspace.Bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := s.Bundle(t.Context(), w, path)
+	all, err := s.Bundles(t.Context(), w, []string{path})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return all[0]
 }
 
 // TestConflictsOneByOne: what was resolved stays seen while others are not, and nothing else of an earlier try stays.
