@@ -56,6 +56,7 @@ unit:
 	$(GO) test -run '^TestSplice' -timeout 5m ./internal/clientfile # all generated files: under the detector a part
 	$(GO) test -run '^Test(ThousandRuns|DW13Oversized)$$' -timeout 5m ./internal/work # the thousand, and much output: under the detector a part
 	$(GO) test -run '^Test.*(AreLinear|AreFast)$$' -timeout 5m ./internal/text # 8 MB and no squares: under the detector a part
+	$(GO) test -run '^TestRT83Cost$$' -timeout 5m ./internal/policy
 
 story:
 	$(GO) test -shuffle=on -timeout 10m ./internal/test/story/...

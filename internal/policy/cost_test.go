@@ -28,8 +28,11 @@ const moment = 200 * time.Millisecond
 const dear = 16
 
 // TestRT83Cost judges texts of the greatest size that are nested or repeated as far as they can be, and one plain text in the
-// same run to compare with: the machine, or the race detector, may be slow.
+// same run to compare with: the machine may be slow. Judging has no goroutines.
 func TestRT83Cost(t *testing.T) {
+	if raceOn {
+		t.Skip("the race detector makes it three times slower: measured without it")
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	judging := func(text string) time.Duration {
