@@ -75,6 +75,9 @@ func (e *Env) printExplained(w io.Writer, out daemon.Explained) {
 		}
 		line(w, "  %s %s: %s%s\n      %s", e.decision(u.Decision), u.Rule, plain(u.Text), at, plain(u.Reason))
 	}
+	if out.More > 0 {
+		line(w, "  and %d more", out.More)
+	}
 	network := "off"
 	if out.Sandbox.Network {
 		network = "on"

@@ -302,6 +302,7 @@ func (d *Daemon) projectRoots(ctx context.Context) (roots []string, err error) {
 type Explained struct {
 	Decision policy.Decision  `json:"decision"`
 	Units    []policy.Unit    `json:"units"`
+	More     int              `json:"more_units,omitempty"` // that are too many to be told
 	Sandbox  work.Containment `json:"sandbox"`
 	Frozen   *policy.Frozen   `json:"asks,omitempty"`   // what a person would say yes to
 	Digest   string           `json:"digest,omitempty"` // of it
@@ -355,7 +356,7 @@ func Explain(ctx context.Context, in ExplainCommand) (Explained, error) {
 	if err != nil {
 		return Explained{}, err
 	}
-	out := Explained{Decision: ruling.Decision, Units: ruling.Units, Sandbox: ruling.Sandbox, Warnings: append([]string{}, warnings...)}
+	out := Explained{Decision: ruling.Decision, Units: ruling.Units, More: ruling.More, Sandbox: ruling.Sandbox, Warnings: append([]string{}, warnings...)}
 	if ruling.Decision == policy.Confirm {
 		out.Frozen, out.Digest = &ruling.Frozen, ruling.Frozen.Digest()
 	}

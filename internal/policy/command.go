@@ -276,7 +276,7 @@ func (j *judge) verdict() Verdict {
 	for _, path := range slices.Sorted(maps.Keys(j.programs)) {
 		v.Programs = append(v.Programs, j.programs[path])
 	}
-	return v
+	return Join(v)
 }
 
 // position is where a unit stands in the outermost text.
@@ -309,7 +309,7 @@ func (j *judge) record(at position, text string, otherwise *finding, findings ..
 			return ""
 		}
 	}
-	u := Unit{Text: shorten(text), Decision: best.decision, Rule: best.rule, Reason: best.reason, Line: at.line, Column: at.column}
+	u := Unit{Text: shorten(text), Decision: best.decision, Rule: best.rule, Reason: shorten(best.reason), Line: at.line, Column: at.column}
 	if !j.recorded[u] {
 		j.recorded[u] = true
 		j.units = append(j.units, u)

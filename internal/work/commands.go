@@ -251,7 +251,7 @@ func (s *Service) commandAt(ctx context.Context, t *turn, x *target, in Run) (co
 	if c.ruling, err = s.cfg.Gate.Judge(ctx, c.Command); err != nil {
 		return command{}, err
 	}
-	t.units = c.ruling.Units
+	t.ruled = c.ruling.Verdict
 	if c.ruling.Decision == policy.Deny {
 		return command{}, s.forbid(ctx, t, x, c)
 	}
@@ -331,6 +331,9 @@ func (s *Service) forbid(ctx context.Context, t *turn, x *target, c command) err
 // forbidden is the refusal of a command that nobody can allow.
 func forbidden(r Ruling) *operation.Refusal {
 	no := operation.Refuse(policyDenied, "a rule forbids this command").Retrying(fault.Never).With("units", r.Units)
+	if r.More > 0 {
+		no = no.With("more_units", r.More)
+	}
 	for _, u := range r.Units {
 		if u.Decision == policy.Deny {
 			no.Message = u.Reason

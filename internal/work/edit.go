@@ -322,7 +322,7 @@ func (e *edit) question() *Question {
 		shown.WriteString("\n")
 	}
 	return &Question{
-		Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx files 1\n"), frozen...)), Display: shown.String() + e.diff.String(), Reasons: e.reasons,
+		Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx files 1\n"), frozen...)), Display: shown.String() + e.diff.String(), Reasons: few(e.reasons, maxReasons),
 	}
 }
 

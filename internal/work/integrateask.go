@@ -34,7 +34,7 @@ func (g *integration) question() *Question {
 	if err != nil {
 		panic("work: a record of texts cannot be written: " + err.Error())
 	}
-	return &Question{Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx integration 2\n"+g.p.ID+"\n"), raw...)), Display: g.display, Reasons: g.reasons}
+	return &Question{Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx integration 2\n"+g.p.ID+"\n"), raw...)), Display: g.display, Reasons: few(g.reasons, maxReasons)}
 }
 
 // show says what a person is asked about: each path with its mode, and the lines that change.

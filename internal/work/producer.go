@@ -145,7 +145,7 @@ func (p *production) plan(ctx context.Context, in StartProducer) (err error) {
 	}
 	c.job.Of = p.g.Candidate
 	p.started = &run{s: s, t: t, command: c}
-	units := slices.Clone(c.ruling.Units)
+	ruled := []policy.Verdict{c.ruling.Verdict}
 	for _, v := range in.Validators {
 		x, err := s.copy(w) // it is judged as if it ran here; on the sealed outputs it is judged again
 		if err != nil {
@@ -157,12 +157,12 @@ func (p *production) plan(ctx context.Context, in StartProducer) (err error) {
 			return err
 		}
 		p.checks = append(p.checks, check)
-		units = append(units, check.ruling.Units...)
+		ruled = append(ruled, check.ruling.Verdict)
 		p.g.Validators = append(p.g.Validators, workspace.Validator{
 			Argv: v.Argv, Timeout: v.Timeout, Asked: check.ruling.Decision == policy.Confirm,
 		})
 	}
-	t.units = units
+	t.ruled = policy.Join(ruled...)
 	return nil
 }
 

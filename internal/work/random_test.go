@@ -223,8 +223,10 @@ func (m *monkey) step(tool string, raw json.RawMessage) {
 	before, jobs := m.marks(), len(m.list(m.t, operation.ListJobs{}))
 	a := m.Do(m.t.Context(), Call{Tool: tool, Args: raw, Principal: session.Operator, Client: "monkey", Channel: "test"})
 	m.made++
-	if _, err := json.Marshal(a); err != nil {
+	if answer, err := json.Marshal(a); err != nil {
 		m.t.Errorf("%s %s: its answer cannot be written: %v", tool, raw, err)
+	} else if len(answer) > inlineLimit-mirrored {
+		m.t.Errorf("%s %.500s: its answer has %d bytes", tool, raw, len(answer))
 	}
 	m.ended[string(codeOf(a))]++
 	if codeOf(a) == operation.SessionClosed {

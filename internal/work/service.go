@@ -156,11 +156,11 @@ type turn struct {
 	op   operation.Operation // of a call with an effect
 	// subject is what a person said yes to, for the dispatch; "" nobody had to be asked.
 	subject string
-	units   []policy.Unit // of a command that was judged, for the record; nil: none was
-	keeper  keeper        // of an effect that has rows of its own
-	left    atomic.Bool   // nobody waits for the end any more
-	hungUp  func() bool   // its caller left before it was told that the work goes on
-	ground  ground        // of a call that answers with it
+	ruled   policy.Verdict // on a command, for the record; the zero one: none was judged
+	keeper  keeper         // of an effect that has rows of its own
+	left    atomic.Bool    // nobody waits for the end any more
+	hungUp  func() bool    // its caller left before it was told that the work goes on
+	ground  ground         // of a call that answers with it
 	files   map[session.Evidence]fileVerdict
 	copied  copied // of a call that registers an artifact
 }
@@ -248,6 +248,9 @@ func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
 	warnings := s.note(ctx, t)
 	a = s.dispatch(ctx, t)
 	a.Warnings = slices.Concat(a.Warnings, ignored, warnings)
+	if !c.person {
+		a = s.bounded(ctx, t, a)
+	}
 	s.offerForm(ctx, c, &a)
 	return a
 }

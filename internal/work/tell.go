@@ -90,7 +90,7 @@ func (s *Service) operationBody(t *turn, kind event.Kind) any {
 	}
 	told.OK = a.OK
 	if a.Refusal != nil {
-		told.Message = a.Refusal.Message
+		told.Message = head([]byte(a.Refusal.Message), maxMessage)
 	}
 	if told.Data = a.Data; len(told.Data) > maxToldData {
 		told.Data, told.Bytes = nil, len(a.Data)
@@ -111,7 +111,8 @@ func (s *Service) tellRuling(ctx context.Context, tx store.Tx, t *turn, asked *Q
 		Decision policy.Decision `json:"decision"`
 		Reasons  []string        `json:"reasons"`
 		Units    []policy.Unit   `json:"units,omitempty"`
-	}{decision, reasons, t.units})
+		More     int             `json:"more_units,omitempty"`
+	}{decision, reasons, t.ruled.Units, t.ruled.More})
 }
 
 // fileTold is one file that an effect has changed.
