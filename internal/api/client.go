@@ -322,6 +322,41 @@ func (c *Client) RemoveWorkspace(ctx context.Context, in WorkspaceRef) (Workspac
 	return call[WorkspaceChanged](ctx, c, "workspace.remove", in)
 }
 
+// Generations lists builds and candidates.
+func (c *Client) Generations(ctx context.Context, in GenerationsQuery) (GenerationPage, error) {
+	return call[GenerationPage](ctx, c, "generation.list", in)
+}
+
+// Generation shows one build or candidate.
+func (c *Client) Generation(ctx context.Context, in GenerationRef) (GenerationView, error) {
+	return call[GenerationView](ctx, c, "generation.show", in)
+}
+
+// VerifyGeneration reads a whole build, and tells how far it has come.
+func (c *Client) VerifyGeneration(ctx context.Context, in GenerationRef, emit func(GenerationCheck) error) error {
+	return lines(ctx, c, "generation.verify", in, emit)
+}
+
+// ProduceGeneration starts a producer.
+func (c *Client) ProduceGeneration(ctx context.Context, in ProduceGeneration) (GenerationStarted, error) {
+	return call[GenerationStarted](ctx, c, "generation.produce", in)
+}
+
+// ConsumeGeneration starts a consumer.
+func (c *Client) ConsumeGeneration(ctx context.Context, in ConsumeGeneration) (GenerationStarted, error) {
+	return call[GenerationStarted](ctx, c, "generation.consume", in)
+}
+
+// RetainGeneration keeps a build.
+func (c *Client) RetainGeneration(ctx context.Context, in GenerationRef) (GenerationChanged, error) {
+	return call[GenerationChanged](ctx, c, "generation.retain", in)
+}
+
+// ReleaseGeneration gives up the bytes of a build.
+func (c *Client) ReleaseGeneration(ctx context.Context, in GenerationRef) (GenerationChanged, error) {
+	return call[GenerationChanged](ctx, c, "generation.release", in)
+}
+
 // Tokens lists tokens.
 func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) {
 	return call[TokenPage](ctx, c, "token.list", in)

@@ -72,6 +72,13 @@ type Service interface {
 	SuspendWorkspace(ctx context.Context, in SuspendWorkspace) (WorkspaceChanged, error)
 	ResumeWorkspace(ctx context.Context, in WorkspaceRef) (WorkspaceChanged, error)
 	RemoveWorkspace(ctx context.Context, in WorkspaceRef) (WorkspaceChanged, error)
+	Generations(ctx context.Context, in GenerationsQuery) (GenerationPage, error)
+	Generation(ctx context.Context, in GenerationRef) (GenerationView, error)
+	VerifyGeneration(ctx context.Context, in GenerationRef, emit func(GenerationCheck) error) error
+	ProduceGeneration(ctx context.Context, in ProduceGeneration) (GenerationStarted, error)
+	ConsumeGeneration(ctx context.Context, in ConsumeGeneration) (GenerationStarted, error)
+	RetainGeneration(ctx context.Context, in GenerationRef) (GenerationChanged, error)
+	ReleaseGeneration(ctx context.Context, in GenerationRef) (GenerationChanged, error)
 
 	AuthCapabilities(ctx context.Context, in None) (AuthCapabilities, error)
 	InstallControl(ctx context.Context, in InstallControl) (ControlInstall, error)

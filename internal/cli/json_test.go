@@ -80,6 +80,13 @@ var jsonOf = map[string][]string{
 	"doctor":                       {},
 	"doctor release-gate":          {},
 	"doctor retirement-gate":       {"--from", "old"},
+	"generation consume":           {"b_a", "--", "x"},
+	"generation list":              {},
+	"generation produce":           {"ws_a", "--output", "out", "--", "x"},
+	"generation release":           {"b_a", "--yes"},
+	"generation retain":            {"b_a"},
+	"generation show":              {"b_a"},
+	"generation verify":            {"b_a"},
 	"health":                       {},
 	"job list":                     {},
 	"job logs":                     {"job_a"},
@@ -319,6 +326,8 @@ func answerTo(op api.Op) any {
 		out.Plan.State = converge.PlanReady
 	case *api.ConfigFiles:
 		out.Files[0].Path = "/config"
+	case *api.GenerationStarted:
+		out.Audit = "id" // that of the one in a GenerationView
 	case *event.Event:
 		out.Seq = 1
 	case *api.PlanView:

@@ -19,6 +19,7 @@ var groups = []Group{
 	{Path: "operation", Short: "See what agents do at /mcp, and say how it ended"},
 	{Path: "job", Short: "See the commands that agents run at /mcp"},
 	{Path: "workspace", Short: "See and move the work of agents in copies of a project"},
+	{Path: "generation", Short: "Make, check and audit builds of what commands in workspaces produce"},
 	{Path: "token", Short: "Make, rotate and end the tokens of agents"},
 }
 
@@ -47,6 +48,7 @@ func commands() []Command {
 		operationList, operationShow, operationResolve,
 		jobList, jobShow, jobLogs, jobStop,
 		workspaceList, workspaceShow, workspaceDiff, workspaceCreate, workspaceIntegrate, workspaceSuspend, workspaceResume, workspaceRemove,
+		generationList, generationShow, generationVerify, generationProduce, generationConsume, generationRetain, generationRelease,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,
 		demoServer, version,

@@ -148,7 +148,7 @@ func check(c *cobra.Command, command Command, a Args) error {
 		return usage("`%s` needs %s", c.CommandPath(), command.Args)
 	case command.Max >= 0 && len(a.pos) > command.Max:
 		if command.Dash {
-			return usage("%q is one argument too many; a server's command comes after --", a.pos[command.Max])
+			return usage("%q is one argument too many; a command comes after --", a.pos[command.Max])
 		}
 		return usage("%q is one argument too many", a.pos[command.Max])
 	}

@@ -154,6 +154,8 @@ type Holds interface {
 type Work interface {
 	// ForPerson carries out a call of the person who owns the daemon.
 	ForPerson(ctx context.Context, by event.Actor, tool string, args json.RawMessage) operation.Answer
+	// Verify reads a whole build for that person. read is told of bytes as they are read, by several at once.
+	Verify(ctx context.Context, by event.Actor, build string, read func(bytes int)) operation.Answer
 	// Look says how a workspace stands, as far as it can be told before ctx ends.
 	Look(ctx context.Context, w workspace.Workspace) workspace.Sight
 	// Bundles is what the last integration that was tried has left about conflicts on these paths, in their order.

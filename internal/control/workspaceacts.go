@@ -152,9 +152,18 @@ func (c *Control) inConflict(ctx context.Context, one api.Workspace, in api.Inte
 	return out, err
 }
 
-// earlier are the arguments of this operation when it is one that was begun already: it goes on, whatever the workspace has
-// become since. nil: it is a new one.
-func (c *Control) earlier(ctx context.Context, id string) (args map[string]any, err error) {
+// earlier are the arguments of this operation on a workspace when it is one that was begun already: it goes on, whatever the
+// workspace has become since. nil: it is a new one.
+func (c *Control) earlier(ctx context.Context, id string) (map[string]any, error) {
+	args, err := c.begun(ctx)
+	if handle, _ := args["handle"].(string); err == nil && !strings.HasPrefix(handle, id+"@") {
+		return nil, nil // of something else: the ledger refuses it
+	}
+	return args, err
+}
+
+// begun are the arguments of this operation when it is one that was begun already. nil: it is a new one.
+func (c *Control) begun(ctx context.Context) (args map[string]any, err error) {
 	var o operation.Operation
 	err = c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		o, err = r.OperationByName(ctx, operation.ByName{Name: operation.Name{Namespace: actorOf(ctx).Principal, ID: api.OperationOf(ctx)}})
@@ -165,9 +174,6 @@ func (c *Control) earlier(ctx context.Context, id string) (args map[string]any, 
 	}
 	if err == nil && o.Args != nil {
 		err = json.Unmarshal(o.Args, &args)
-	}
-	if handle, _ := args["handle"].(string); err == nil && !strings.HasPrefix(handle, id+"@") {
-		return nil, nil // of something else: the ledger refuses it
 	}
 	return args, err
 }

@@ -33,6 +33,11 @@ func (f *fakeWork) ForPerson(_ context.Context, by event.Actor, tool string, arg
 	return operation.Answer{Refusal: operation.Refuse(operation.NotFound, "no answer for %s", tool)}
 }
 
+func (f *fakeWork) Verify(_ context.Context, by event.Actor, build string, read func(bytes int)) operation.Answer {
+	read(3)
+	return f.ForPerson(context.Background(), by, "verify_generation", json.RawMessage(`{"build_id":"`+build+`"}`))
+}
+
 func (*fakeWork) Look(_ context.Context, w workspace.Workspace) workspace.Sight {
 	return workspace.Sight{Dirty: workspace.Unverified, Jobs: []string{"job_of_" + w.ID}}
 }

@@ -157,7 +157,7 @@ var Registry = []Setting{
 	},
 	{
 		Key: "runtime.verified", Type: "true or false", Default: "false", Effect: "internal/test/story/testdata/setting-verified.txtar",
-		Text: "Whether agents at `/mcp` can make builds: outputs of a command in a workspace that are sealed, hashed, validated and audited (docs/generations.md). It needs `runtime.commands` and `runtime.work`. Builds that exist are kept when it is turned off.",
+		Text: "Whether agents at `/mcp` can make builds: outputs of a command in a workspace that are sealed, hashed, validated and audited (docs/generations.md). It needs `runtime.commands` and `runtime.work`. Builds that exist are kept when it is turned off, and `mcpx generation` shows them and makes others.",
 		set: func(s *Settings, v []string) (err error) {
 			s.Verified, err = trueOrFalse(v[0])
 			return err

@@ -94,7 +94,7 @@ func (r *Root) Seal(ctx context.Context, to Build, outputs []string, skip func(p
 	}); err != nil {
 		return nil, err
 	}
-	sealed, loose, err := to.entries(ctx)
+	sealed, loose, err := to.entries(ctx, nil)
 	if err == nil && len(loose) > 0 {
 		err = refuse(Internal, "%s could not be sealed", loose[0])
 	}
@@ -124,14 +124,17 @@ func (b Build) chmod(ctx context.Context, of func(Kind, fs.FileMode) fs.FileMode
 	})
 }
 
-// entries reads everything in the tree, and says where permissions are not those of a sealed build. NotFound when there is none.
-func (b Build) entries(ctx context.Context) (sealed []workspace.Sealed, loose []string, err error) {
+// entries reads everything in the tree, and says where permissions are not those of a sealed build. read, which may be nil, is
+// told of bytes as SurveyOptions.Read is. NotFound when there is none.
+func (b Build) entries(ctx context.Context, read func(bytes int)) (sealed []workspace.Sealed, loose []string, err error) {
 	root, err := Open(b.Dir, Options{ByPath: true}) // from above the tree, so that no name in it is one of the runtime
 	if err != nil {
 		return nil, nil, err
 	}
 	defer root.Close()
-	m, err := root.Survey(ctx, SurveyOptions{Git: true})
+	m, err := root.Survey(ctx, SurveyOptions{Git: true, Read: read, Skip: func(v Visit) bool {
+		return v.Path != sealedDir && !strings.HasPrefix(v.Path, sealedDir+"/")
+	}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -189,9 +192,10 @@ func (b Build) ReadManifest() ([]byte, error) {
 }
 
 // Verify reads the whole build, and says how it differs from its manifest, and the tree hash of what is there. Nothing is
-// left out, and nothing is believed because of its size or time.
-func (b Build) Verify(ctx context.Context, m workspace.Manifest) (workspace.Difference, string, error) {
-	sealed, loose, err := b.entries(ctx)
+// left out, and nothing is believed because of its size or time. read, which may be nil, is told of bytes as SurveyOptions.Read
+// is.
+func (b Build) Verify(ctx context.Context, m workspace.Manifest, read func(bytes int)) (workspace.Difference, string, error) {
+	sealed, loose, err := b.entries(ctx, read)
 	switch code := CodeOf(err); {
 	case code == NotFound: // the whole of it
 		d := m.Compare(nil)

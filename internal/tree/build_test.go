@@ -80,7 +80,7 @@ func TestSealUnderAMap(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, want := m.Encode()
-			if d, hash, err := b.Verify(t.Context(), m); err != nil || !d.Same() || hash != want {
+			if d, hash, err := b.Verify(t.Context(), m, nil); err != nil || !d.Same() || hash != want {
 				t.Fatalf("what was sealed is %+v, %s, not %s: %v", d, hash, want, err)
 			}
 		}

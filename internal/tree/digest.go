@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -152,7 +153,7 @@ func (z *freezer) add(dir *os.File, name, path string) error {
 	item := Item{Path: RawPath(path), Kind: facts.Kind, Mode: uint32(facts.Mode.Perm())}
 	switch facts.Kind {
 	case File:
-		c, err := stable(z.ctx, dir, name)
+		c, err := stable(z.ctx, dir, name, io.Discard)
 		if err != nil {
 			return err
 		}
@@ -196,8 +197,8 @@ func (z *freezer) below(dir *os.File, name, path string) error {
 	return nil
 }
 
-// stable hashes a file in one state, however large it is, and tries again while it changes.
-func stable(ctx context.Context, dir *os.File, name string) (Content, error) {
+// stable hashes a file in one state, however large it is, and tries again while it changes. What is read goes into into, too.
+func stable(ctx context.Context, dir *os.File, name string, into io.Writer) (Content, error) {
 	p := &Place{dir: dir, base: name, Asked: name}
-	return p.Hash(ctx, math.MaxInt64-1)
+	return p.Stream(ctx, math.MaxInt64-1, func() io.Writer { return into })
 }

@@ -94,7 +94,7 @@ func (d *disk) read(dir *os.File, base string) (atomicfile.Content, error) {
 	}
 	switch facts.Kind {
 	case File:
-		read, err := stable(d.ctx, dir, base)
+		read, err := stable(d.ctx, dir, base, io.Discard)
 		return told(read.Facts, read.SHA256), err
 	case Link:
 		text, err := readlink(dir, base)

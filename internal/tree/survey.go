@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -17,7 +18,8 @@ const surveyWorkers = 4
 type SurveyOptions struct {
 	// Skip leaves an entry out, a directory with all that is below it; nil: nothing is left out.
 	Skip func(Visit) bool
-	Git  bool // what is in directories named .git is not left out
+	Git  bool            // what is in directories named .git is not left out
+	Read func(bytes int) // is told of bytes of files as they are read, by several at once; nil: nobody is
 }
 
 // Survey is the manifest of all that is below the root, in the order of walks. Directories of the runtime and what is named
@@ -28,6 +30,10 @@ func (r *Root) Survey(ctx context.Context, o SurveyOptions) (Manifest, error) {
 		mu    sync.Mutex // guards items
 		items []Item
 	)
+	into := io.Discard
+	if o.Read != nil {
+		into = counted(o.Read)
+	}
 	group, read := errgroup.WithContext(ctx)
 	group.SetLimit(surveyWorkers)
 	err := r.each(ctx, o.Git, func(v Visit) error {
@@ -40,7 +46,7 @@ func (r *Root) Survey(ctx context.Context, o SurveyOptions) (Manifest, error) {
 		release := v.Hold()
 		group.Go(func() error {
 			defer release()
-			item, err := v.item(read)
+			item, err := v.item(read, into)
 			if err != nil {
 				return reading(err, v.Path)
 			}
@@ -57,6 +63,14 @@ func (r *Root) Survey(ctx context.Context, o SurveyOptions) (Manifest, error) {
 	m := Manifest{Items: items}
 	m.Sort()
 	return m, err
+}
+
+// counted tells of the bytes that are written to it, and forgets them.
+type counted func(bytes int)
+
+func (c counted) Write(p []byte) (int, error) {
+	c(len(p))
+	return len(p), nil
 }
 
 // each visits everything below the root but, as a rule, what is named .git.
@@ -82,8 +96,8 @@ func (r *Root) each(ctx context.Context, git bool, visit func(Visit) error) erro
 	return err
 }
 
-// item is the entry of a visit as a manifest has it.
-func (v Visit) item(ctx context.Context) (Item, error) {
+// item is the entry of a visit as a manifest has it. The bytes of a file are written to into as they are read.
+func (v Visit) item(ctx context.Context, into io.Writer) (Item, error) {
 	facts, err := look(v.dir.File, v.name)
 	if err != nil {
 		return Item{}, err
@@ -91,7 +105,7 @@ func (v Visit) item(ctx context.Context) (Item, error) {
 	i := Item{Path: RawPath(v.Path), Kind: facts.Kind, Mode: uint32(facts.Mode.Perm())}
 	switch facts.Kind {
 	case File:
-		c, err := stable(ctx, v.dir.File, v.name)
+		c, err := stable(ctx, v.dir.File, v.name, into)
 		if err != nil {
 			return Item{}, err
 		}
@@ -130,6 +144,6 @@ func (r *Root) Item(ctx context.Context, path string) (Item, error) {
 	if p.Path != path {
 		return Item{Path: RawPath(path), Kind: Absent}, nil // it is reached through a link, or has another name
 	}
-	i, err := p.Visit().item(ctx)
+	i, err := p.Visit().item(ctx, io.Discard)
 	return i, reading(err, path)
 }

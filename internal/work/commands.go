@@ -176,6 +176,9 @@ func (in Run) check() error {
 
 // repeated refuses what is probably the same intention under another id.
 func (s *Service) repeated(ctx context.Context, t *turn, distinct string) error {
+	if t.person { // who types a command again means it again
+		return nil
+	}
 	var recent []operation.Operation
 	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		recent, err = r.Operations(ctx, operation.ListOperations{Namespace: t.Principal, Print: t.sum.Sum, Limit: 20})

@@ -291,7 +291,7 @@ func (s *Service) audit(ctx context.Context, a workspace.Audit) error {
 
 // post is the tree hash of a build as it is now. Where only permissions or the manifest differ, the hash alone would not say so.
 func (s *Service) post(ctx context.Context, g workspace.Generation) (string, workspace.Difference, error) {
-	d, hash, err := s.compared(ctx, tree.Build{Dir: g.Dir}, g)
+	d, hash, err := s.compared(ctx, tree.Build{Dir: g.Dir}, g, nil)
 	if err == nil && !d.Same() && hash == g.TreeHash {
 		hash += " with other permissions or another manifest"
 	}

@@ -185,7 +185,7 @@ func (s *Service) complete(ctx context.Context, g workspace.Generation) error {
 			return err
 		}
 	}
-	d, _, err := s.compared(ctx, at, g)
+	d, _, err := s.compared(ctx, at, g, nil)
 	if err != nil {
 		return err
 	}

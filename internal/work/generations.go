@@ -100,7 +100,7 @@ type built struct {
 func (b built) dir() tree.Build { return tree.Build{Dir: b.Dir} }
 
 // built finds the generation of a call by its whole id. One of somebody else does not exist, unless its owner shares the
-// session that the call names. UNKNOWN_BUILD.
+// session that the call names, or the owner of the daemon asks. UNKNOWN_BUILD.
 func (s *Service) built(ctx context.Context, t *turn, id string, act session.Act) (b built, err error) {
 	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		b, err = s.builtIn(ctx, r, t, id, act)
@@ -124,10 +124,17 @@ func (s *Service) builtIn(ctx context.Context, r store.Reader, t *turn, id strin
 		}
 		owner, known = b.Admission.Session.Principal, known && b.Admission.Project.ID == g.Project
 	}
-	if !known || g.Principal != owner && g.Principal != t.Principal {
+	if t.person {
+		owner = "" // the builds of everybody are the owner's
+	}
+	if !known || owner != "" && g.Principal != owner && g.Principal != t.Principal {
 		return built{}, unknownBuild(ctx, r, id, owner)
 	}
-	if b.Admission.Project.ID == "" {
+	switch {
+	case b.Admission.Project.ID != "":
+	case t.person: // also of a project that is registered no more
+		b.Admission.Project, err = r.ProjectByID(ctx, session.ByID{ID: g.Project})
+	default:
 		b.Admission, err = session.AdmitProject(ctx, r, session.AdmitProjectRequest{Project: g.Project, Principal: t.Principal, Act: act})
 	}
 	return b, err
@@ -136,7 +143,8 @@ func (s *Service) builtIn(ctx context.Context, r store.Reader, t *turn, id strin
 // maxNear is how many builds a refusal names.
 const maxNear = 5
 
-// unknownBuild is the refusal of an id that no build of the caller has. It names those that there are: an id is never guessed.
+// unknownBuild is the refusal of an id that no build of the principal has, "" of nobody. It names those that there are: an id is
+// never guessed.
 func unknownBuild(ctx context.Context, r store.Reader, id, principal string) error {
 	all, err := r.Generations(ctx, workspace.ListGenerations{Principal: principal, States: workspace.GenerationsThere})
 	if err != nil {
@@ -203,7 +211,7 @@ func shownDifference(d workspace.Difference) workspace.Difference {
 
 // verified reads the whole build, and refuses one that is not as its manifest says. BUILD_CORRUPT, and that is written down.
 func (s *Service) verified(ctx context.Context, t *turn, g workspace.Generation) error {
-	d, _, err := s.compared(ctx, tree.Build{Dir: g.Dir}, g)
+	d, _, err := s.compared(ctx, tree.Build{Dir: g.Dir}, g, t.read)
 	if err != nil {
 		return problem(err)
 	}
@@ -214,8 +222,9 @@ func (s *Service) verified(ctx context.Context, t *turn, g workspace.Generation)
 }
 
 // compared reads the whole of a build or a draft, and says how it differs from the manifest by which it is named, and the tree
-// hash of what is there. Another manifest, or none, is a difference itself.
-func (s *Service) compared(ctx context.Context, b tree.Build, g workspace.Generation) (workspace.Difference, string, error) {
+// hash of what is there. Another manifest, or none, is a difference itself. read, which may be nil, is told of bytes as they
+// are read.
+func (s *Service) compared(ctx context.Context, b tree.Build, g workspace.Generation, read func(bytes int)) (workspace.Difference, string, error) {
 	raw, err := b.ReadManifest()
 	code := tree.CodeOf(err)
 	if err != nil && code != tree.NotFound && code != tree.FileDenied {
@@ -228,7 +237,7 @@ func (s *Service) compared(ctx context.Context, b tree.Build, g workspace.Genera
 			return workspace.Difference{}, "", err
 		}
 	}
-	d, hash, err := b.Verify(ctx, m)
+	d, hash, err := b.Verify(ctx, m, read)
 	switch {
 	case err != nil:
 		return d, hash, err

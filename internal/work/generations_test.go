@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -528,5 +529,32 @@ func TestBuildsAfterARestart(t *testing.T) {
 	}
 	if _, err := os.Lstat(stray); !os.IsNotExist(err) {
 		t.Error("a directory without a record stays among the builds")
+	}
+}
+
+// TestVerifyForPerson: the owner of the daemon checks the build of an agent, and is told how much of it is read.
+func TestVerifyForPerson(t *testing.T) {
+	w := newWorks(t)
+	g := w.produce(t, "mkdir -p out; cp source.txt out/a; head -c 300000 /dev/zero > out/b", "")
+	err := w.cfg.DB.Change(t.Context(), func(tx store.Tx) error {
+		row, err := tx.GenerationByID(t.Context(), workspace.ByID{ID: g.Build})
+		if err != nil {
+			return err
+		}
+		row.Principal = "ann"
+		return tx.PutGeneration(t.Context(), workspace.PutGeneration{Generation: row})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, w.call(t, "verify_generation", `{"build_id":%q}`, g.Build), workspace.UnknownBuild, fault.AfterFix)
+	var read atomic.Int64
+	by := event.Actor{Principal: session.Operator, Channel: "cli"}
+	a := w.Verify(t.Context(), by, g.Build, func(bytes int) { read.Add(int64(bytes)) })
+	if a.Refusal != nil || read.Load() != g.Bytes || g.Bytes != 300004 {
+		t.Errorf("%+v; %d of %d bytes were told", a, read.Load(), g.Bytes)
+	}
+	if a := w.Verify(t.Context(), by, "b_none", func(int) {}); a.Refusal == nil || fmt.Sprint(a.Refusal.Details["newest"]) != "["+g.Build+"]" {
+		t.Errorf("one that is not there: %+v", a.Refusal)
 	}
 }

@@ -21,6 +21,16 @@ func (s *Service) ForPerson(ctx context.Context, by event.Actor, tool string, ar
 	return s.Do(ctx, Call{Tool: tool, Args: args, Principal: by.Principal, Client: by.Client, Channel: by.Channel, person: true})
 }
 
+// Verify reads a whole build for the person who owns the daemon, as verify_generation does. read is told of bytes as they are
+// read, by several at once.
+func (s *Service) Verify(ctx context.Context, by event.Actor, build string, read func(bytes int)) operation.Answer {
+	args, err := json.Marshal(VerifyGeneration{Build: build})
+	if err != nil {
+		panic("work: a text cannot be written: " + err.Error())
+	}
+	return s.Do(ctx, Call{Tool: "verify_generation", Args: args, Principal: by.Principal, Client: by.Client, Channel: by.Channel, person: true, read: read})
+}
+
 // Look says how a workspace stands. What cannot be told before ctx ends is unverified.
 func (s *Service) Look(ctx context.Context, w workspace.Workspace) workspace.Sight {
 	return workspace.Sight{Dirty: s.dirty(ctx, w), Jobs: s.jobs.in(w.ID)}

@@ -144,6 +144,7 @@ type Call struct {
 	step  bool  // it is one of a batch, which reveals what may be seen on the way to the caller alone
 	// person says that the owner of the daemon makes the call at a terminal.
 	person bool
+	read   func(bytes int) // is told of bytes of a build as they are read; nil: nobody is
 }
 
 // turn is a call on its way.
@@ -216,7 +217,7 @@ const (
 	defaultWait = 20000
 )
 
-// Do carries out one call. It never panics and always answers within the deadline.
+// Do carries out one call. It never panics, and always answers within the deadline; to a person, when it is done.
 func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -264,8 +265,11 @@ func (s *Service) dispatch(ctx context.Context, t *turn) operation.Answer {
 	if err := s.admit(t); err != nil {
 		return s.answer(ctx, t, nil, err)
 	}
-	ctx, stop := context.WithTimeout(ctx, answerWithin)
-	defer stop()
+	if !t.person { // who sits at a terminal sees that it goes on, and ends it at will
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, answerWithin)
+		defer stop()
+	}
 	data, err := tool.read(ctx, s, t)
 	return s.answer(ctx, t, data, err)
 }
