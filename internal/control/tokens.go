@@ -143,6 +143,15 @@ func (c *Control) Bearer(text string) (gateway.Caller, bool) {
 	return caller, true
 }
 
+// NoToken refuses a token where a person is asked for: no token of an agent decides, trusts or changes rules.
+func (c *Control) NoToken(ctx context.Context, text string) error {
+	t, _ := c.tokens.book.Load().Check(text, c.cfg.Now()) // the zero Token of one that is not ours
+	why := fault.New(fault.Denied, "token-misplaced").Saying("the local API is for the person who runs mcpx, and a token is of a program").
+		Hinting("leave the Authorization header out; agents use /mcp and mcp_hub")
+	c.refuse(ctx, t, why)
+	return why
+}
+
 // refuse tells of a token that was not accepted, at most once in refusedEvery for each code.
 func (c *Control) refuse(ctx context.Context, t auth.Token, why *fault.Error) {
 	c.denied(ctx, event.AuthTokenDenied, event.Refs{event.RefAgent: t.Agent, event.RefToken: t.ID}, "a token was refused: "+why.Message, why)

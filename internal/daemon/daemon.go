@@ -307,7 +307,7 @@ func (d *Daemon) buildEdges() error {
 	}
 	d.local, err = localapi.New(localapi.Config{
 		Service: d.control, SameUser: sameUser, Routes: routes, ConnContext: identifyCaller, Log: log,
-		Gate: d.gate.Local, ConnState: d.gate.ConnState, Relayed: httpedge.WasRelayed,
+		Gate: d.gate.Local, ConnState: d.gate.ConnState, Relayed: httpedge.WasRelayed, Token: d.control.NoToken,
 	})
 	return err
 }

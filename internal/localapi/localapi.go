@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/auth"
 	"mcpx/internal/fault"
 	"mcpx/internal/key"
 )
@@ -30,6 +31,9 @@ type Config struct {
 	// Relayed says that the daemon before this one passes the request on: the peer is that daemon, and which program asks
 	// is not known. nil: none is passed on.
 	Relayed func(*http.Request) bool
+	// Token refuses a request that presents a token, whatever it is worth, and tells of it: a token is a program's, and the API
+	// is for the person who is proved by the socket. nil: a token is not looked at.
+	Token func(ctx context.Context, text string) error
 	// Gate stands before what is served to our own user, for a hand-over; nil: nothing does. ConnState hears of every
 	// connection; nil: nobody does.
 	Gate      func(http.Handler) http.Handler
@@ -184,7 +188,13 @@ func (s *Server) handler() http.Handler {
 		if !ok {
 			panic("localapi: no handler for " + op.Name)
 		}
-		mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) { h(s, op, w, r) })
+		mux.HandleFunc(op.Method+" "+op.Path, func(w http.ResponseWriter, r *http.Request) {
+			if err := s.tokenless(r); err != nil {
+				fail(w, err)
+				return
+			}
+			h(s, op, w, r)
+		})
 	}
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, fault.New(fault.NotFound, "op-unknown").Saying("this daemon has no operation %s %s", r.Method, r.URL.Path).
@@ -237,6 +247,16 @@ func admit(r *http.Request) error {
 		return fault.New(fault.Denied, "peer-refused").Saying("this daemon belongs to another user")
 	}
 	return nil
+}
+
+// tokenless refuses an operation that is asked for with a token. The routes of mcpx connect take them.
+func (s *Server) tokenless(r *http.Request) error {
+	given := r.Header.Get("Authorization")
+	if given == "" || s.cfg.Token == nil {
+		return nil
+	}
+	text, _ := auth.Bearer(given)
+	return s.cfg.Token(r.Context(), text)
 }
 
 // statuses is the table from kinds to statuses of the local API.

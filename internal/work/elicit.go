@@ -79,32 +79,46 @@ func (s *Service) unseal(principal, text string) (f formState, ok bool) {
 	return f, json.Unmarshal(raw, &f) == nil
 }
 
-// offerForm adds to an answer that waits the form by which the client may ask its user. Whoever has just answered one is
-// not asked again by the same call.
-func (s *Service) offerForm(ctx context.Context, c Call, a *operation.Answer) {
-	if a.Waiting == nil || !c.Forms {
+// offerForm adds to an answer the form by which the client may ask its user: about what the call waits for, or, to whoever
+// looks at the questions of others and may decide, about the newest of those. Whoever has just answered one is not asked again
+// by the same call.
+func (s *Service) offerForm(ctx context.Context, t *turn, a *operation.Answer) {
+	if !t.Forms {
 		return
+	}
+	refs := t.others
+	if a.Waiting != nil {
+		refs = []string{a.Waiting.Approval}
 	}
 	var asked approval.Approval
-	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
-		asked, err = s.elicited(ctx, r, c.Principal, a.Waiting.Approval)
-		return err
-	})
-	if err != nil {
-		return // it waits for a person elsewhere
+	for _, ref := range refs {
+		err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+			asked, err = s.elicited(ctx, r, t.Principal, ref)
+			return err
+		})
+		if err == nil {
+			break
+		}
+		asked = approval.Approval{} // it waits for a person elsewhere
 	}
-	a.Waiting.Channels = append(slices.Clone(a.Waiting.Channels), elicitation)
-	if c.Said != nil {
+	if asked.ID == "" {
 		return
 	}
-	state, err := s.seal(c.Principal, formState{Approval: asked.ID, Subject: asked.Subject})
+	if a.Waiting != nil {
+		a.Waiting.Channels = append(slices.Clone(a.Waiting.Channels), elicitation)
+	}
+	if t.Said != nil {
+		return
+	}
+	state, err := s.seal(t.Principal, formState{Approval: asked.ID, Subject: asked.Subject})
 	if err != nil {
 		return // as above
 	}
 	a.Form = &operation.Form{Message: formMessage(asked), State: state}
 }
 
-// elicited finds a question that may be decided by a form, by this principal.
+// elicited finds a question that may be decided by a form, by this principal: whoever has a role that decides in its session,
+// whoever asked.
 func (s *Service) elicited(ctx context.Context, r store.Reader, principal, ref string) (approval.Approval, error) {
 	a, err := r.ApprovalByID(ctx, approval.ByID{ID: ref})
 	if err != nil {
@@ -112,7 +126,7 @@ func (s *Service) elicited(ctx context.Context, r store.Reader, principal, ref s
 	}
 	elevated := slices.ContainsFunc(a.Reasons, func(reason string) bool { return strings.HasPrefix(reason, "elevate: ") })
 	switch {
-	case a.Principal != principal, !slices.Contains(s.cfg.Elicit, a.Kind), !slices.Contains(Elicitable(), a.Kind), elevated:
+	case !slices.Contains(s.cfg.Elicit, a.Kind), !slices.Contains(Elicitable(), a.Kind), elevated:
 		return a, operation.Refuse(operation.RoleDenied, "%s is not decided by a form", a.ID)
 	case a.Full != "": // what is not shown whole is not decided
 		return a, operation.Refuse(operation.LimitExceeded, "%s is too long for a form", a.ID)

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -147,5 +148,57 @@ func TestNoForm(t *testing.T) {
 	}
 	if a := d.call(t, "probe", `{"operation_id":"op-77777"}`); a.Form != nil {
 		t.Error("a client without forms is given one")
+	}
+}
+
+// TestRT26Approver: RT-26. Who has the role approver in a session of another cannot edit, sees what is asked there, and decides
+// it by the form of the own client; a viewer and a guest do not. That a token on the interface of people is refused and told
+// is TestRT26Token in wire.
+func TestRT26Approver(t *testing.T) {
+	s := newShop(t)
+	was := s.with
+	s.with = func(c *Config) {
+		if was != nil {
+			was(c)
+		}
+		c.Elicit = []approval.Kind{approval.KindFileWrite}
+	}
+	s.Stop()
+	s.start(t, s.db)
+	for who, role := range map[string]session.Role{"ann": session.Approver, "victor": session.Viewer} {
+		token := read[struct{ Token string }](t, s.call(t, "session", `{"action":"handoff","remote_session_id":%q,"role":%q,"operation_id":"hand-%s"}`, s.session, role, who)).Token
+		s.as(t, who, "session", `{"action":"attach","handoff_token":%q,"operation_id":"attach-%s"}`, token, who)
+	}
+	edit := fmt.Sprintf(`{"remote_session_id":%q,"operation_id":"edit-00001","edits":[{"path":".envrc","op":"create","content":"x\n"}]}`, s.session)
+	refused(t, s.as(t, "ann", "edit_files", "%s", edit), operation.RoleDenied, fault.Never)
+	if a := s.call(t, "edit_files", "%s", edit); a.Status != operation.OutcomeWaiting {
+		t.Fatalf("the edit: %+v (%v)", a, a.Refusal)
+	}
+	look := func(who string, said *Said) operation.Answer {
+		return s.Do(t.Context(), Call{
+			Tool: "observe", Args: json.RawMessage(fmt.Sprintf(`{"remote_session_id":%q,"view":"approvals"}`, s.session)), Principal: who, Client: "editor of " + who, Channel: "mcp", Forms: true, Said: said,
+		})
+	}
+	if a := look(session.Operator, nil); a.Form != nil {
+		t.Error("whoever asked is asked again by looking")
+	}
+	if a := look("victor", nil); a.Form != nil || !a.OK {
+		t.Errorf("a viewer is asked: %+v", a)
+	}
+	refused(t, look("eve", nil), operation.SessionNotFound, fault.AfterFix)
+	asked := look("ann", nil)
+	if asked.Form == nil || !strings.Contains(asked.Form.Message, ".envrc") {
+		t.Fatalf("the approver is not asked: %+v (%v)", asked, asked.Refusal)
+	}
+	refused(t, look("victor", &Said{State: asked.Form.State, Decision: Approve}), operation.ArgumentInvalid, fault.AfterFix)
+	if a := look("ann", &Said{State: asked.Form.State, Decision: Approve}); !a.OK || len(a.Warnings) > 0 {
+		t.Fatalf("the yes: %+v (%v)", a, a.Refusal)
+	}
+	if got := s.approvals(t)[0]; got.State != approval.Approved || got.Decision.Principal != "ann" || got.Decision.Channel != elicitation || got.Decision.Client != "editor of ann" {
+		t.Errorf("it is %s, decided by %+v", got.State, got.Decision)
+	}
+	refused(t, s.as(t, "ann", "edit_files", "%s", edit), operation.RoleDenied, fault.Never)
+	if a := s.call(t, "edit_files", "%s", edit); !a.OK {
+		t.Errorf("after the yes: %+v (%v)", a, a.Refusal)
 	}
 }

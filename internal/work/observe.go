@@ -69,7 +69,7 @@ func observe(ctx context.Context, s *Service, t *turn) (any, error) {
 		}
 	case "approvals":
 		look = func(r store.Reader, one session.Session) (any, bool, error) {
-			return s.observeApprovals(ctx, r, one.ID, in.limit())
+			return s.observeApprovals(ctx, r, t, one.ID, in.limit())
 		}
 	case "jobs":
 		look = func(r store.Reader, one session.Session) (any, bool, error) {
@@ -246,7 +246,7 @@ func (o *observed) add(e event.Event, shown eventShown) {
 }
 
 // observeApprovals are the questions of a session that wait or count, the newest first.
-func (s *Service) observeApprovals(ctx context.Context, r store.Reader, session string, limit int) (any, bool, error) {
+func (s *Service) observeApprovals(ctx context.Context, r store.Reader, t *turn, session string, limit int) (any, bool, error) {
 	type whole struct {
 		approvalShown
 		Subject string   `json:"subject_sha256"`
@@ -270,7 +270,11 @@ func (s *Service) observeApprovals(ctx context.Context, r store.Reader, session 
 		}
 	}
 	slices.SortFunc(mine, func(a, b approval.Approval) int { return strings.Compare(b.ID, a.ID) })
+	t.others = nil
 	for _, a := range mine[:min(len(mine), limit)] {
+		if a.State == approval.Pending && a.Principal != t.Principal {
+			t.others = append(t.others, a.ID)
+		}
 		out.Approvals = append(out.Approvals, whole{*s.shownApproval(a), a.Subject, a.Reasons, a.Claim})
 	}
 	out.More = len(mine) - len(out.Approvals)

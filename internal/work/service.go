@@ -163,7 +163,8 @@ type turn struct {
 	hungUp  func() bool    // its caller left before it was told that the work goes on
 	ground  ground         // of a call that answers with it
 	files   map[session.Evidence]fileVerdict
-	copied  copied // of a call that registers an artifact
+	copied  copied   // of a call that registers an artifact
+	others  []string // the questions of others that an answer shows, the newest first
 }
 
 // actor is who the events of the turn tell of.
@@ -252,7 +253,7 @@ func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
 	if !c.person {
 		a = s.bounded(ctx, t, a)
 	}
-	s.offerForm(ctx, c, &a)
+	s.offerForm(ctx, t, &a)
 	return a
 }
 
