@@ -159,7 +159,7 @@ func catalogue() []tool {
 		}, mutates: true, class: operation.FS, reads: editRehearses, read: rehearseEdit, begin: beginEdit, recover: recoverEdit},
 		{Tool: Tool{
 			Name: "remove_files", Set: SetFiles, Destructive: true, Args: RemoveFiles{},
-			Description: "Move files to the system's trash. prepare freezes what would go and asks a person; submit moves it after their yes, if it has not changed. restore brings it back and overwrites nothing. All but status take operation_id.",
+			Description: "Move files to the system's trash. prepare freezes what would go and asks a person; submit moves it after their yes, if it has not changed. In a workspace nobody is asked. restore overwrites nothing. All but status take operation_id.",
 		}, mutates: true, class: operation.FS, reads: removeLooks, read: removeStatus, begin: beginRemove, recover: recoverRemove},
 		{Tool: Tool{
 			Name: "reconcile_project_state", Set: SetWork, ReadOnly: true, Args: Reconcile{},

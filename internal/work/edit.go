@@ -397,11 +397,7 @@ func (e *edit) run(ctx context.Context) (any, error) {
 
 // keep raises the revision of the workspace that was edited.
 func (e *edit) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error {
-	if e.at.workspace == nil || t.op.State != operation.Succeeded {
-		return nil
-	}
-	_, err := e.s.revise(ctx, tx, t, e.at.id(), a, nil)
-	return err
+	return e.s.changed(ctx, tx, t, e.at, a)
 }
 
 func (e *edit) settle(ctx context.Context) {

@@ -248,7 +248,7 @@ type ReadFile struct {
 	InCopy
 	Window
 	Items    []Window `json:"items,omitempty" jsonschema:"instead of one window: up to 20"`
-	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"of all items together, 1 to 20000; 16000 without it"`
+	MaxBytes int      `json:"max_bytes,omitempty" jsonschema:"of all items, 1 to 20000; 16000 without it"`
 }
 
 const (

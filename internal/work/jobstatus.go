@@ -33,7 +33,7 @@ type outputAsk struct {
 	Offset *int64 `json:"offset,omitempty" jsonschema:"first byte, 0-based; continue with next_offset"`
 	Max    *int   `json:"max,omitempty" jsonschema:"bytes, 0 to 20000; 8000 without it"`
 	Tail   int    `json:"tail,omitempty" jsonschema:"instead of offset: so many bytes of the end"`
-	Grep   string `json:"grep,omitempty" jsonschema:"instead: the lines that match this RE2 expression"`
+	Grep   string `json:"grep,omitempty" jsonschema:"instead: lines that match this RE2"`
 }
 
 // jobShown is what is told about a job.

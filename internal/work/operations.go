@@ -151,7 +151,7 @@ type ReadResult struct {
 	Offset  int    `json:"offset,omitempty" jsonschema:"first byte, 0-based"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"bytes, 1 to 20000; 16000 without it"`
 	Tail    int    `json:"tail,omitempty" jsonschema:"instead: so many bytes of the end"`
-	Grep    string `json:"grep,omitempty" jsonschema:"instead: the lines that match this RE2 expression"`
+	Grep    string `json:"grep,omitempty" jsonschema:"instead: lines that match this RE2"`
 	Context int    `json:"context,omitempty" jsonschema:"lines around each match, 0 to 10"`
 }
 

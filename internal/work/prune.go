@@ -18,6 +18,7 @@ import (
 	"mcpx/internal/retention"
 	"mcpx/internal/store"
 	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
 )
 
 // Prune says what is removed.
@@ -458,7 +459,10 @@ func (p *pruning) restores(ctx context.Context, o operation.Operation) bool {
 	if !p.old(o.Ended, p.Periods.Removals) {
 		return true
 	}
-	x, err := p.s.ofProject(ctx, e.Removed.Project)
+	x, err := p.s.reopen(ctx, e.Removed.Project, e.Removed.Workspace)
+	if codeIn(err) == workspace.WrongState {
+		return false // the workspace is gone
+	}
 	if err != nil {
 		return true
 	}

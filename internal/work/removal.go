@@ -10,12 +10,15 @@ import (
 	"mcpx/internal/approval"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 	"mcpx/internal/text"
 	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
 )
 
-// removal moves what a manifest names to the trash, once a person has said yes to exactly that.
+// removal moves what a manifest names to the trash, once a person has said yes to exactly that. In a workspace nobody is
+// asked.
 type removal struct {
 	s        *Service
 	at       *target
@@ -29,11 +32,12 @@ type removal struct {
 
 // removalEvidence is what recovery and a restore need.
 type removalEvidence struct {
-	Manifest string       `json:"manifest_id"`
-	Project  string       `json:"project_id"`
-	Batch    tree.Batch   `json:"batch"`
-	Bin      tree.BinName `json:"bin"`
-	At       time.Time    `json:"at"`
+	Manifest  string       `json:"manifest_id"`
+	Project   string       `json:"project_id"`
+	Workspace string       `json:"workspace_id,omitempty"` // as in manifest
+	Batch     tree.Batch   `json:"batch"`
+	Bin       tree.BinName `json:"bin"`
+	At        time.Time    `json:"at"`
 }
 
 // removed is the answer of submit.
@@ -62,13 +66,13 @@ func (s *Service) beginRemoval(ctx context.Context, t *turn, in RemoveFiles) (ef
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.whereFrozen(ctx, t, m)
+	x, err := s.whereFrozen(ctx, t, m, session.ActChange)
 	if err != nil {
 		return nil, err
 	}
 	r := &removal{s: s, at: x, id: batchID(t.op), manifest: m}
 	err = r.compare(ctx)
-	if err == nil {
+	if err == nil && m.Workspace == "" {
 		err = s.cfg.DB.View(ctx, func(reader store.Reader) error {
 			asked, err := lastAsked(ctx, reader, t.Principal, m.sum)
 			r.asked = asked.ID
@@ -114,6 +118,9 @@ func (r *removal) compare(ctx context.Context) error {
 }
 
 func (r *removal) question() *Question {
+	if r.at.workspace != nil {
+		return nil
+	}
 	return &Question{Kind: approval.KindRemove, Subject: r.manifest.sum, Display: "the manifest " + r.manifest.id, Approval: r.asked}
 }
 
@@ -132,7 +139,7 @@ func (r *removal) stage(ctx context.Context) (_ any, err error) {
 	if r.bin, err = r.at.root.Bin(r.area, r.s.bins()); err != nil {
 		return nil, problem(err)
 	}
-	r.was = removalEvidence{Manifest: r.manifest.id, Project: r.at.Project.ID, Batch: batch, Bin: r.bin.BinName, At: r.s.cfg.Now()}
+	r.was = removalEvidence{Manifest: r.manifest.id, Project: r.at.Project.ID, Workspace: r.at.id(), Batch: batch, Bin: r.bin.BinName, At: r.s.cfg.Now()}
 	return removeEvidence{Removed: &r.was}, nil
 }
 
@@ -189,6 +196,11 @@ func (r *removal) empty(ctx context.Context) error {
 	return nil
 }
 
+// keep raises the revision of the workspace that something was removed from.
+func (r *removal) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error {
+	return r.s.changed(ctx, tx, t, r.at, a)
+}
+
 func (r *removal) settle(ctx context.Context) {
 	r.s.cleared(ctx, r.at.root.Finish(ctx, r.area, r.was.Batch))
 }
@@ -204,7 +216,11 @@ func (r *removal) close() {
 }
 
 func (s *Service) recoverRemoval(ctx context.Context, t *turn, was *removalEvidence) (any, ending, error) {
-	x, err := s.ofProject(ctx, t.op.Project)
+	in := ""
+	if was != nil {
+		in = was.Workspace
+	}
+	x, err := s.reopen(ctx, t.op.Project, in)
 	if err != nil {
 		return nil, nil, undecided(err)
 	}
@@ -244,8 +260,13 @@ func (r *removal) applied(ctx context.Context) (tree.Outcome, error) {
 	return r.at.root.Recover(ctx, r.area, r.was.Batch, tree.Conditions{})
 }
 
-// submitted finds the operation that has removed what a manifest names, and what is known of it.
+// submitted finds the operation that has removed what a manifest names, and what is known of it. Where a person was asked, the
+// yes names it.
 func (s *Service) submitted(ctx context.Context, t *turn, m manifest) (asked approval.Approval, by *operation.Operation, was *removalEvidence, err error) {
+	if m.Workspace != "" {
+		by, was, err = s.removedUnasked(ctx, t, m)
+		return asked, by, was, err
+	}
 	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		asked, err = lastAsked(ctx, r, t.Principal, m.sum)
 		if err != nil || asked.Consumer == "" {
@@ -268,11 +289,29 @@ func (s *Service) submitted(ctx context.Context, t *turn, m manifest) (asked app
 	return asked, by, e.Removed, nil
 }
 
+// removedUnasked is submitted where nobody was asked: the newest removal of that manifest, which is younger than it.
+func (s *Service) removedUnasked(ctx context.Context, t *turn, m manifest) (by *operation.Operation, was *removalEvidence, err error) {
+	err = s.cfg.DB.View(ctx, func(r store.Reader) error {
+		for o, err := range operation.Each(ctx, r, operation.ListOperations{Namespace: t.Principal, States: []operation.State{operation.Succeeded}}) {
+			if err != nil || o.Claimed.Before(m.made) {
+				return err
+			}
+			var e removeEvidence
+			if o.Tool == t.Tool && json.Unmarshal(o.Evidence, &e) == nil && e.Removed != nil && e.Removed.Manifest == m.id {
+				by, was = &o, e.Removed
+				return nil
+			}
+		}
+		return nil
+	})
+	return by, was, err
+}
+
 // removalStatus is the answer of status.
 type removalStatus struct {
 	prepared
-	State      approval.State `json:"approval"`
-	Approval   string         `json:"approval_id"`
+	State      approval.State `json:"approval,omitempty"` // "" nobody is asked
+	Approval   string         `json:"approval_id,omitempty"`
 	Operation  string         `json:"removed_by,omitempty"`
 	Items      []removedItem  `json:"items,omitempty"`
 	Restorable bool           `json:"restorable"`
@@ -294,15 +333,21 @@ func removeStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, _ := approval.Expire(asked, s.cfg.Now())
-	out := removalStatus{prepared: m.summary(), State: now.State, Approval: asked.ID}
+	out := removalStatus{prepared: m.summary()}
+	if asked.ID != "" {
+		now, _ := approval.Expire(asked, s.cfg.Now())
+		out.State, out.Approval = now.State, asked.ID
+	}
 	if by != nil {
 		out.Operation = by.ID
 	}
 	if was == nil {
 		return out, nil
 	}
-	x, err := s.whereFrozen(ctx, t, m)
+	x, err := s.whereFrozen(ctx, t, m, session.ActRead)
+	if codeIn(err) == workspace.WrongState { // the workspace is gone, and what was removed in it with it
+		return out, nil
+	}
 	if err != nil {
 		return nil, err
 	}

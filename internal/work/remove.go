@@ -23,11 +23,11 @@ import (
 // RemoveFiles are the arguments of remove_files.
 type RemoveFiles struct {
 	ID
-	In
+	InCopy
 	Action   string         `json:"action" jsonschema:"prepare, submit, restore or status"`
 	Targets  []RemoveTarget `json:"targets,omitempty" jsonschema:"prepare: 1 to 1000 files, links and directories"`
-	Manifest string         `json:"manifest_id,omitempty" jsonschema:"submit, restore, status: what prepare answered"`
-	Paths    []string       `json:"paths,omitempty" jsonschema:"restore: only these, and what is below them; all without it"`
+	Manifest string         `json:"manifest_id,omitempty" jsonschema:"all but prepare: what that answered"`
+	Paths    []string       `json:"paths,omitempty" jsonschema:"restore: these and what is below; all without it"`
 }
 
 // RemoveTarget is something to remove.
@@ -103,11 +103,15 @@ type removeEvidence struct {
 
 // manifest is a removal, frozen: what a person says yes to. Its id is a reference, so that all of it can be read.
 type manifest struct {
-	Project string          `json:"project_id"`
-	Root    string          `json:"root"`
-	Targets []removedTarget `json:"targets"`
+	Project string `json:"project_id"`
+	// Workspace is the one in whose working copy it is; "" the project itself. Nobody is asked there: BASE and the store keep
+	// the bytes, and the project has them until an integration.
+	Workspace string          `json:"workspace_id,omitempty"`
+	Root      string          `json:"root"`
+	Targets   []removedTarget `json:"targets"`
 
 	id, sum string
+	made    time.Time
 }
 
 // removedTarget is a target with all that is in it.
@@ -134,6 +138,7 @@ type prepared struct {
 type preparation struct {
 	s      *Service
 	t      *turn
+	in     InCopy
 	at     *target
 	raw    []byte
 	answer prepared
@@ -149,7 +154,7 @@ func (s *Service) prepareRemoval(ctx context.Context, t *turn, in RemoveFiles) (
 	if err != nil {
 		return nil, err
 	}
-	p := &preparation{s: s, t: t, at: x}
+	p := &preparation{s: s, t: t, in: in.InCopy, at: x}
 	if err := p.freeze(ctx, in.Targets); err != nil {
 		x.close()
 		return nil, problem(err)
@@ -162,7 +167,7 @@ func (p *preparation) freeze(ctx context.Context, targets []RemoveTarget) error 
 	if err := p.at.root.Changeable(); err != nil {
 		return err
 	}
-	m := manifest{Project: p.at.Project.ID, Root: p.at.root.Path()}
+	m := manifest{Project: p.at.Project.ID, Workspace: p.at.id(), Root: p.at.root.Path()}
 	room := &frozenRoom{}
 	var paths []string
 	for i, one := range targets {
@@ -171,10 +176,10 @@ func (p *preparation) freeze(ctx context.Context, targets []RemoveTarget) error 
 			switch {
 			case one.Expect == "":
 				err = operation.Refuse("REVISION_REQUIRED", "give expect_sha256 of %s, as read_file tells it", place.Path).
-					Then(operation.Next{Tool: "read_file", Args: readAgain(InCopy{In: In{Session: p.t.text("remote_session_id")}}, one.Path), Why: "tells the hash"})
+					Then(operation.Next{Tool: "read_file", Args: readAgain(p.in, one.Path), Why: "tells the hash"})
 			case frozen.Digest() != one.Expect:
 				err = operation.Refuse("STALE_REVISION", "%s has changed since it was read", place.Path).With("current_sha256", frozen.Digest()).
-					Then(operation.Next{Tool: "read_file", Args: readAgain(InCopy{In: In{Session: p.t.text("remote_session_id")}}, one.Path), Why: "what the file is now"})
+					Then(operation.Next{Tool: "read_file", Args: readAgain(p.in, one.Path), Why: "what the file is now"})
 			}
 		}
 		if err != nil {
@@ -274,6 +279,9 @@ func (p *preparation) run(ctx context.Context) (any, error) {
 		if _, err = p.s.keep(ctx, tx, p.t, "application/json", p.raw); err != nil {
 			return err
 		}
+		if p.at.workspace != nil {
+			return nil
+		}
 		if asked, err = lastAsked(ctx, tx, p.t.Principal, p.answer.SHA256); err != nil {
 			return err
 		}
@@ -285,7 +293,7 @@ func (p *preparation) run(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.s.preparedAnswer(p.t, p.answer, asked)
+	return p.s.preparedAnswer(p.t, p.answer, p.at.id(), asked)
 }
 
 // question is about the whole manifest, of which the beginning is shown.
@@ -321,16 +329,19 @@ func lastAsked(ctx context.Context, r store.Reader, principal, sum string) (last
 	return last, err
 }
 
-// preparedAnswer says for whom a removal waits, and what to call then.
-func (s *Service) preparedAnswer(t *turn, a prepared, asked approval.Approval) (any, error) {
-	if now, _ := approval.Expire(asked, s.cfg.Now()); now.State.Final() {
-		return nil, ended(now)
-	}
-	a.Waiting = &operation.Waiting{For: operation.HoldApproval, Approval: asked.ID, Expires: asked.Expires.UTC().Format(time.RFC3339), Channels: channels}
+// preparedAnswer says for whom a removal waits, and what to call then. In a workspace it waits for nobody.
+func (s *Service) preparedAnswer(t *turn, a prepared, workspace string, asked approval.Approval) (any, error) {
 	args := map[string]any{"action": "submit", "manifest_id": a.Manifest, operation.IDField: "remove-" + a.Manifest}
 	if t.op.Session != "" {
 		args["remote_session_id"] = t.op.Session
 	}
+	if workspace != "" {
+		return outcome{data: a, next: []operation.Next{{Tool: t.Tool, Args: args, Why: "removes it"}}}, nil
+	}
+	if now, _ := approval.Expire(asked, s.cfg.Now()); now.State.Final() {
+		return nil, ended(now)
+	}
+	a.Waiting = &operation.Waiting{For: operation.HoldApproval, Approval: asked.ID, Expires: asked.Expires.UTC().Format(time.RFC3339), Channels: channels}
 	return outcome{data: a, next: []operation.Next{{Tool: t.Tool, Args: args, Why: "removes it, once a person has said yes"}}}, nil
 }
 
@@ -338,18 +349,25 @@ func (s *Service) recoverPreparation(ctx context.Context, t *turn, a prepared) (
 	if t.op.State == operation.Claimed {
 		return nil, nil, nil
 	}
+	m, err := s.readManifest(ctx, t, a.Manifest)
+	if codeIn(err) == operation.NotFound {
+		return nil, nil, errNotRun // the manifest and the question are one commit
+	}
+	if err != nil {
+		return nil, nil, undecided(err)
+	}
 	var asked approval.Approval
-	err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		asked, err = lastAsked(ctx, r, t.Principal, a.SHA256)
 		return err
 	})
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case asked.ID == "":
-		return nil, nil, errNotRun // the manifest and the question are one commit
+	case asked.ID == "" && m.Workspace == "": // it was prepared before, and its question is there no more
+		return nil, nil, errNotRun
 	}
-	data, err := s.preparedAnswer(t, a, asked)
+	data, err := s.preparedAnswer(t, a, m.Workspace, asked)
 	return data, nil, err
 }
 
@@ -366,19 +384,23 @@ func (s *Service) readManifest(ctx context.Context, t *turn, ref string) (m mani
 	if fault.KindOf(err) == fault.NotFound || err == nil && (m.Project == "" || len(m.Targets) == 0) {
 		return m, operation.Refuse(operation.NotFound, "there is no manifest %.64q: prepare makes one", ref)
 	}
-	m.id, m.sum = ref, kept.SHA256
+	m.id, m.sum, m.made = ref, kept.SHA256, kept.Made
 	return m, err
 }
 
-// whereFrozen opens the project of a manifest.
-func (s *Service) whereFrozen(ctx context.Context, t *turn, m manifest) (*target, error) {
-	x, err := s.at(ctx, t, m.Root, session.ActChange)
+// whereFrozen opens the project or the workspace of a manifest. A call about a workspace need not repeat its handle.
+func (s *Service) whereFrozen(ctx context.Context, t *turn, m manifest, act session.Act) (x *target, err error) {
+	if m.Workspace != "" && t.text("handle") == "" {
+		x, err = s.atWorkspace(ctx, t, m.Workspace, act)
+	} else {
+		x, err = s.at(ctx, t, m.Root, act)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if x.Project.ID != m.Project || x.root.Path() != m.Root {
+	if x.Project.ID != m.Project || x.id() != m.Workspace || x.root.Path() != m.Root {
 		x.close()
-		return nil, operation.Refuse(operation.ArgumentInvalid, "the manifest %s is of another project than the call", m.id).With("project", m.Project)
+		return nil, operation.Refuse(operation.ArgumentInvalid, "the manifest %s is of another project or workspace than the call", m.id).With("project", m.Project)
 	}
 	return x, nil
 }

@@ -5,6 +5,8 @@ import (
 
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
 	"mcpx/internal/tree"
 )
 
@@ -43,7 +45,7 @@ func (s *Service) beginRestore(ctx context.Context, t *turn, in RemoveFiles) (ef
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.whereFrozen(ctx, t, m)
+	x, err := s.whereFrozen(ctx, t, m, session.ActChange)
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +119,11 @@ func (r *restoring) run(ctx context.Context) (any, error) {
 	return out, nil
 }
 
+// keep raises the revision of the workspace that something was brought back to.
+func (r *restoring) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error {
+	return r.s.changed(ctx, tx, t, r.at, a)
+}
+
 func (r *restoring) settle(context.Context) {}
 func (r *restoring) close()                 { r.at.close() }
 
@@ -128,7 +135,7 @@ func (s *Service) recoverRestore(ctx context.Context, t *turn, was restoreEviden
 	if err != nil {
 		return nil, nil, undecided(err)
 	}
-	x, err := s.ofProject(ctx, t.op.Project)
+	x, err := s.reopen(ctx, t.op.Project, m.Workspace)
 	if err != nil {
 		return nil, nil, undecided(err)
 	}

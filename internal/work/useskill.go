@@ -27,7 +27,7 @@ type UseSkill struct {
 	Action    string         `json:"action,omitempty" jsonschema:"read or run; read without it"`
 	File      string         `json:"file,omitempty" jsonschema:"read: one file of its folder"`
 	Revision  string         `json:"revision,omitempty" jsonschema:"refuses when the skill has another revision"`
-	Arguments map[string]any `json:"arguments,omitempty" jsonschema:"run: what the skill takes, by its arguments_schema"`
+	Arguments map[string]any `json:"arguments,omitempty" jsonschema:"run: by the skill's arguments_schema"`
 }
 
 // The codes of skills.

@@ -234,6 +234,15 @@ func (s *Service) revise(ctx context.Context, tx store.Tx, t *turn, id string, a
 	return w, tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
 }
 
+// changed raises the revision of the workspace in which an effect has changed files; nothing is done where it was the project.
+func (s *Service) changed(ctx context.Context, tx store.Tx, t *turn, x *target, a *operation.Answer) error {
+	if x.workspace == nil || t.op.State != operation.Succeeded {
+		return nil
+	}
+	_, err := s.revise(ctx, tx, t, x.id(), a, nil)
+	return err
+}
+
 // moveTo writes a workspace after an event that is no revision of it.
 func (s *Service) moveTo(ctx context.Context, tx store.Tx, w workspace.Workspace, e workspace.Event, why string) error {
 	w, err := w.To(e, why)
