@@ -307,6 +307,11 @@ func (c *Client) IntegrateWorkspace(ctx context.Context, in IntegrateWorkspace) 
 	return call[IntegrationOutcome](ctx, c, "workspace.integrate", in)
 }
 
+// UndoIntegration takes back what a workspace brought into its project last.
+func (c *Client) UndoIntegration(ctx context.Context, in UndoIntegration) (IntegrationOutcome, error) {
+	return call[IntegrationOutcome](ctx, c, "workspace.undo", in)
+}
+
 // SuspendWorkspace puts a workspace aside.
 func (c *Client) SuspendWorkspace(ctx context.Context, in SuspendWorkspace) (WorkspaceChanged, error) {
 	return call[WorkspaceChanged](ctx, c, "workspace.suspend", in)

@@ -69,6 +69,7 @@ type Service interface {
 	PlanIntegration(ctx context.Context, in PlanIntegration) (IntegrationOutcome, error)
 	CreateWorkspace(ctx context.Context, in CreateWorkspace) (WorkspaceChanged, error)
 	IntegrateWorkspace(ctx context.Context, in IntegrateWorkspace) (IntegrationOutcome, error)
+	UndoIntegration(ctx context.Context, in UndoIntegration) (IntegrationOutcome, error)
 	SuspendWorkspace(ctx context.Context, in SuspendWorkspace) (WorkspaceChanged, error)
 	ResumeWorkspace(ctx context.Context, in WorkspaceRef) (WorkspaceChanged, error)
 	RemoveWorkspace(ctx context.Context, in WorkspaceRef) (WorkspaceChanged, error)

@@ -115,19 +115,28 @@ type IntegrateWorkspace struct {
 	Message   string   `json:"message,omitempty"`      // what the changes are, for the record
 }
 
+// UndoIntegration takes back what a workspace brought into its project last, all or none: nothing of what somebody has changed
+// since.
+type UndoIntegration struct {
+	Workspace string `json:"-" path:"workspace"`
+	Message   string `json:"message,omitempty"` // why, for the record
+}
+
 // What an integration has come to: IntegrationOutcome.State. The rest of its states are those of workspaces.
 const (
 	IntegrationConflict = "conflict" // nothing was applied
 	IntegrationWaits    = "waiting"  // a person has to be asked
+	IntegrationUndone   = "undone"
 )
 
 // IntegrationOutcome is what an integration, or a plan of one, has come to.
 type IntegrationOutcome struct {
-	State   string `json:"state"` // integrated, open (the work goes on), already_integrated, conflict, waiting, planned
+	State   string `json:"state"` // integrated, open (the work goes on), already_integrated, conflict, waiting, planned, undone
 	Already bool   `json:"already,omitempty"`
 	Handle  string `json:"handle"`
 	WorkspacePlan
 	ID        string             `json:"integration_id,omitempty"`
+	Undone    string             `json:"undone,omitempty"`    // the integration that was taken back
 	Preserved string             `json:"preserved,omitempty"` // snapshot with the changes outside of the scope
 	Commit    string             `json:"suggested_commit_message,omitempty"`
 	Approval  string             `json:"approval,omitempty"` // that it waits for

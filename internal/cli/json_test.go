@@ -144,6 +144,7 @@ var jsonOf = map[string][]string{
 	"workspace resume":             {"ws_a"},
 	"workspace show":               {"ws_a"},
 	"workspace suspend":            {"ws_a"},
+	"workspace undo":               {"ws_a"},
 }
 
 // noJSON lists the commands whose stdout is no answer, with the reason.

@@ -47,7 +47,7 @@ func commands() []Command {
 		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,
 		operationList, operationShow, operationResolve,
 		jobList, jobShow, jobLogs, jobStop,
-		workspaceList, workspaceShow, workspaceDiff, workspaceCreate, workspaceIntegrate, workspaceSuspend, workspaceResume, workspaceRemove,
+		workspaceList, workspaceShow, workspaceDiff, workspaceCreate, workspaceIntegrate, workspaceUndo, workspaceSuspend, workspaceResume, workspaceRemove,
 		generationList, generationShow, generationVerify, generationProduce, generationConsume, generationRetain, generationRelease,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,

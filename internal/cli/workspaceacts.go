@@ -94,16 +94,47 @@ var workspaceIntegrate = Command{
 		if err != nil {
 			return err
 		}
-		if err := e.Show(out, func(w io.Writer) { e.integrationText(w, out) }); err != nil {
+		return e.showIntegration(out)
+	},
+}
+
+// showIntegration shows what an integration, or an undo, has come to. One that was not carried out ends with an exit code.
+func (e *Env) showIntegration(out api.IntegrationOutcome) error {
+	if err := e.Show(out, func(w io.Writer) { e.integrationText(w, out) }); err != nil {
+		return err
+	}
+	switch out.State {
+	case api.IntegrationConflict:
+		return fault.New(fault.Conflict, "workspace-conflicts").Saying("%s", out.Text).Hinting("resolve each conflict, then integrate with --resolved PATH or --current PATH")
+	case api.IntegrationWaits:
+		return fault.New(fault.NeedsApproval, "workspace-waits").Saying("%s", out.Text).Hinting("look at it with `mcpx approval show %s`", out.Approval)
+	}
+	return nil
+}
+
+var workspaceUndo = Command{
+	Path: "workspace undo", Short: "Take back what a workspace brought into its project last, all or none", Op: "workspace.undo", Args: "WORKSPACE", Min: 1, Max: 1, Complete: workspaceNames,
+	Long: "The project is what it was before, and the workspace is open with its work. What somebody has changed since is never touched:\n" +
+		"then nothing is taken back, the paths are named, and the exit code is 6. What is taken out of the project is kept as long as\n" +
+		"displaced files are; until then an integration can be taken back. An undo is an integration of its own in the log.",
+	Example: "mcpx workspace undo ws_01J --message \"the prices are wrong\"",
+	Flags: []Flag{
+		{Name: "message", Letter: "m", Kind: StringFlag, Value: "TEXT", Usage: "why, for the record"},
+		operationFlag,
+	},
+	Run: func(ctx context.Context, e *Env, a Args) error {
+		service, err := e.API(ctx)
+		if err != nil {
 			return err
 		}
-		switch out.State {
-		case api.IntegrationConflict:
-			return fault.New(fault.Conflict, "workspace-conflicts").Saying("%s", out.Text).Hinting("resolve each conflict, then integrate with --resolved PATH or --current PATH")
-		case api.IntegrationWaits:
-			return fault.New(fault.NeedsApproval, "workspace-waits").Saying("%s", out.Text).Hinting("look at it with `mcpx approval show %s`", out.Approval)
+		ctx = e.resuming(ctx, a)
+		told := e.follows(ctx, service)
+		out, err := service.UndoIntegration(ctx, api.UndoIntegration{Workspace: a.Pos(0), Message: a.String("message")})
+		told()
+		if err != nil {
+			return err
 		}
-		return nil
+		return e.showIntegration(out)
 	},
 }
 

@@ -98,9 +98,7 @@ func (c *Control) IntegrateWorkspace(ctx context.Context, in api.IntegrateWorksp
 		return out, refusedWork(err)
 	}
 	if a.Waiting != nil {
-		out.State, out.Approval, out.Text = api.IntegrationWaits, a.Waiting.Approval, "a person has to look at it first; nothing was applied"
-		out.Next = []string{"mcpx approval show " + out.Approval, "mcpx workspace integrate " + one.ID + " --operation " + out.Operation}
-		return out, nil
+		return waits(out, a.Waiting.Approval, "mcpx workspace integrate "+one.ID), nil
 	}
 	out.Handle = a.Handle
 	if args["keep_open"] == true {
@@ -109,6 +107,47 @@ func (c *Control) IntegrateWorkspace(ctx context.Context, in api.IntegrateWorksp
 	out.Text = fmt.Sprintf("%d %s changed in %s", len(out.Applied)+out.More, pathsWord(len(out.Applied)+out.More), one.Name)
 	out.Next = []string{"mcpx workspace remove " + one.ID}
 	return out, nil
+}
+
+// UndoIntegration takes back what a workspace brought into its project last.
+func (c *Control) UndoIntegration(ctx context.Context, in api.UndoIntegration) (api.IntegrationOutcome, error) {
+	if err := c.allow(ctx, "workspace.undo"); err != nil {
+		return api.IntegrationOutcome{}, err
+	}
+	one, handle, err := c.workspaceNamed(ctx, in.Workspace)
+	if err != nil {
+		return api.IntegrationOutcome{}, err
+	}
+	args, err := c.earlier(ctx, one.ID)
+	if err != nil {
+		return api.IntegrationOutcome{}, err
+	}
+	if args == nil {
+		args = map[string]any{"handle": handle, "mode": "undo"}
+		if in.Message != "" {
+			args["message"] = in.Message
+		}
+	}
+	out := api.IntegrationOutcome{State: api.IntegrationUndone, Handle: handle, Operation: api.OperationOf(ctx)}
+	a, err := c.tool(ctx, "integrate_agent_workspace", withID(ctx, args), &out)
+	if err != nil {
+		return out, refusedWork(err)
+	}
+	if a.Waiting != nil {
+		return waits(out, a.Waiting.Approval, "mcpx workspace undo "+one.ID), nil
+	}
+	out.Handle = a.Handle
+	out.Text = fmt.Sprintf("%s is taken back: %d %s changed in %s", out.Undone, len(out.Applied)+out.More, pathsWord(len(out.Applied)+out.More), one.Name)
+	out.Next = []string{"mcpx workspace show " + one.ID}
+	return out, nil
+}
+
+// waits is the outcome of what a person has to look at before it goes on by a command.
+func waits(out api.IntegrationOutcome, approval, command string) api.IntegrationOutcome {
+	out.State, out.Approval, out.Text = api.IntegrationWaits, approval, "a person has to look at it first; nothing was applied"
+	out.Applied, out.Merged, out.Conflicts = []api.WorkspaceChange{}, []string{}, []api.WorkspaceConflict{}
+	out.Next = []string{"mcpx approval show " + approval, command + " --operation " + out.Operation}
+	return out
 }
 
 func pathsWord(n int) string {

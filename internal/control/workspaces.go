@@ -201,7 +201,7 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 	case workspace.Suspended, workspace.Quarantined, workspace.Missing:
 		next = append(next, command("resume"))
 	case workspace.Integrated:
-		next = append(next, command("remove"))
+		next = append(next, command("remove"), command("undo"))
 	case workspace.Attention:
 		if n := len(v.History); n > 0 {
 			next = append(next, "mcpx operation list --state unknown")
@@ -253,8 +253,8 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// waits is what a call takes at least that waits for an operation on which somebody works.
-const waits = time.Second
+// least is what a call takes at least that waits for an operation on which somebody works.
+const least = time.Second
 
 // tool carries out a call of a tool for the caller, who is a person, and reads its data into out.
 func (c *Control) tool(ctx context.Context, name string, args map[string]any, out any) (operation.Answer, error) {
@@ -267,7 +267,7 @@ func (c *Control) tool(ctx context.Context, name string, args map[string]any, ou
 	for a.Refusal != nil && a.Refusal.Code == operation.OperationInProgress && ctx.Err() == nil {
 		asked := time.Now()
 		a = c.cfg.Work.ForPerson(ctx, by, name, raw) // the identical call waits for the end of the first one
-		if time.Since(asked) < waits {
+		if time.Since(asked) < least {
 			break // nobody works on it: the daemon that began it ended, and its recovery could not decide yet
 		}
 	}
@@ -321,6 +321,8 @@ func refusedWork(err error) error {
 		f = fault.New(fault.Conflict, "workspace-jobs-running").Saying("%s: %v", r.Message, r.Details["jobs"]).Hinting("try again when they have ended")
 	case code == workspace.OutOfScope:
 		f = fault.New(fault.Conflict, "workspace-out-of-scope").Saying("%s: %v", r.Message, r.Details["paths"]).Hinting("--keep-outside keeps them in a snapshot; an agent takes them in with amend_workspace_scope")
+	case code == workspace.CanonicalMoved && r.Details["paths"] != nil:
+		f = fault.New(fault.Stale, "workspace-project-moved").Saying("%s: %v", r.Message, r.Details["paths"]).Hinting("what was changed since stays; take the rest out by hand, or change these back first")
 	case code == workspace.CanonicalMoved:
 		f = fault.New(fault.Stale, "workspace-project-moved").Saying("%s", r.Message).Hinting("look at it again with `mcpx workspace show`")
 	case code == workspace.RepositoryBusy:

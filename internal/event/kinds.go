@@ -89,6 +89,7 @@ const (
 
 	WorkspaceOpened      Kind = "workspace.opened"
 	WorkspaceIntegrated  Kind = "workspace.integrated"
+	WorkspaceUndone      Kind = "workspace.undone"
 	WorkspaceSuspended   Kind = "workspace.suspended"
 	WorkspaceResumed     Kind = "workspace.resumed"
 	WorkspaceScoped      Kind = "workspace.scoped"
@@ -232,6 +233,7 @@ var Kinds = map[Kind]string{
 
 	WorkspaceOpened:      "A workspace was made, and its copy is complete.",
 	WorkspaceIntegrated:  "The changes of a workspace were applied to its project.",
+	WorkspaceUndone:      "An integration was taken back: the project has what it had before.",
 	WorkspaceSuspended:   "A workspace was put aside; its scope is free.",
 	WorkspaceResumed:     "A workspace goes on.",
 	WorkspaceScoped:      "What a workspace may change was changed.",

@@ -51,6 +51,7 @@ var handlers = map[string]handler{
 	"workspace.plan":      unary(api.Service.PlanIntegration),
 	"workspace.create":    unary(api.Service.CreateWorkspace),
 	"workspace.integrate": unary(api.Service.IntegrateWorkspace),
+	"workspace.undo":      unary(api.Service.UndoIntegration),
 	"workspace.suspend":   unary(api.Service.SuspendWorkspace),
 	"workspace.resume":    unary(api.Service.ResumeWorkspace),
 	"workspace.remove":    unary(api.Service.RemoveWorkspace),

@@ -388,7 +388,7 @@ func TestTable(t *testing.T) {
 		"session.list": "RemoteSessions", "session.show": "RemoteSession", "session.grant": "GrantSession", "session.handoff": "HandOver", "session.close": "CloseSession",
 		"operation.list": "Operations", "operation.show": "Operation", "operation.resolve": "ResolveOperation",
 		"job.list": "Jobs", "job.show": "Job", "job.logs": "JobLogs", "job.stop": "StopJob",
-		"workspace.list": "Workspaces", "workspace.show": "Workspace", "workspace.diff": "WorkspaceDiff", "workspace.plan": "PlanIntegration", "workspace.create": "CreateWorkspace", "workspace.integrate": "IntegrateWorkspace", "workspace.suspend": "SuspendWorkspace", "workspace.resume": "ResumeWorkspace", "workspace.remove": "RemoveWorkspace",
+		"workspace.list": "Workspaces", "workspace.show": "Workspace", "workspace.diff": "WorkspaceDiff", "workspace.plan": "PlanIntegration", "workspace.create": "CreateWorkspace", "workspace.integrate": "IntegrateWorkspace", "workspace.undo": "UndoIntegration", "workspace.suspend": "SuspendWorkspace", "workspace.resume": "ResumeWorkspace", "workspace.remove": "RemoveWorkspace",
 		"generation.list": "Generations", "generation.show": "Generation", "generation.verify": "VerifyGeneration", "generation.produce": "ProduceGeneration", "generation.consume": "ConsumeGeneration", "generation.retain": "RetainGeneration", "generation.release": "ReleaseGeneration",
 		"token.list": "Tokens", "token.issue": "IssueToken", "token.rotate": "RotateToken", "token.revoke": "RevokeToken", "agent.check": "CheckAgents", "agent.capabilities": "AuthCapabilities", "agent.control": "InstallControl", "agent.mount": "MountServer",
 		"service.install": "InstallService", "profile.list": "Profiles", "profile.show": "Profile", "profile.set": "SetProfile",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 )
 
 // ChangeKind is what is done to a path. The order of the constants is the order in which the changes of a batch are
@@ -37,22 +38,27 @@ type Intent struct {
 	From func(io.Writer) error // writes the bytes
 	Link *string               // a symbolic link with this text
 	Dir  *[]Below              // a directory with this below it, each entry behind the directory that it is in: only of a Replace
-	// Mode is the permissions that SetMode gives, and those of an Add or a Replace; 0: an Add gets those of the directory
-	// around it, a Replace those of what it replaces.
+	// Mode is the permissions that SetMode gives, and those of a Mkdir, an Add or a Replace; 0: a Replace gets those of what it
+	// replaces, the others those of the directory around them.
 	Mode fs.FileMode
+	// Like opens the file whose permissions, owner and attributes a new file gets; nil: those of its surroundings.
+	Like func() (*os.File, error)
 	// Exec says that a file with the permissions of the directory around it may be executed by those who may read it.
 	Exec bool
 	// BreakLinks says that the other names of a file with several keep the old bytes.
 	BreakLinks bool
 }
 
-// Below is an entry of a directory that takes the place of something else. Its permissions are those of its surroundings.
+// Below is an entry of a directory that takes the place of something else. Its permissions are those of its surroundings, unless
+// it has some.
 type Below struct {
 	Path string // below the directory
 	Kind Kind   // File, Link or Directory
 	Exec bool   // of a File: it may be executed by those who may read it
 	Link string // of a Link: its text
+	Mode fs.FileMode
 	From func(io.Writer) error
+	Like func() (*os.File, error) // as of an Intent
 }
 
 // Change is one row of the journal of a transaction: all that is needed to carry it out, and to know later how far it has

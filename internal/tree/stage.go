@@ -120,7 +120,7 @@ func (s *stager) intend(i int, in Intent) error {
 	}
 	switch in.Kind {
 	case Mkdir:
-		return s.mkdirs(p, i, len(p.Missing))
+		return s.mkdirs(p, i, len(p.Missing), in.Mode)
 	case Add:
 		return s.add(p, row{Change: c, intent: in})
 	case Replace:
@@ -235,8 +235,9 @@ func (s *stager) take(p *Place) error {
 	return refuse(DuplicatePath, "%s is named twice", p.Asked)
 }
 
-// mkdirs plans the first n of the directories that are missing on the way to a place.
-func (s *stager) mkdirs(p *Place, edit, n int) error {
+// mkdirs plans the first n of the directories that are missing on the way to a place, the last one with these permissions, if
+// it has some.
+func (s *stager) mkdirs(p *Place, edit, n int, last fs.FileMode) error {
 	parent, err := around(p)
 	if err != nil {
 		return err
@@ -249,7 +250,11 @@ func (s *stager) mkdirs(p *Place, edit, n int) error {
 			continue
 		}
 		s.made[dir] = true
-		s.rows = append(s.rows, row{Change: Change{Kind: Mkdir, Path: RawPath(dir), Propose: dirDigest, Mode: parent.Mode.Perm(), Edit: edit}})
+		mode := parent.Mode.Perm()
+		if i == n-1 {
+			mode = cmp.Or(last.Perm(), mode)
+		}
+		s.rows = append(s.rows, row{Change: Change{Kind: Mkdir, Path: RawPath(dir), Propose: dirDigest, Mode: mode, Edit: edit}})
 	}
 	return nil
 }
@@ -262,7 +267,7 @@ func around(p *Place) (Facts, error) {
 
 // add plans a new entry, and the directories on the way.
 func (s *stager) add(p *Place, r row) error {
-	if err := s.mkdirs(p, r.Edit, len(p.Missing)-1); err != nil {
+	if err := s.mkdirs(p, r.Edit, len(p.Missing)-1, 0); err != nil {
 		return err
 	}
 	return s.stages(p, r)
@@ -296,7 +301,7 @@ func (s *stager) rename(c Change, in Intent) error {
 	if in.Data == nil && in.From == nil {
 		c.To = RawPath(to.Path)
 		s.rows = append(s.rows, row{Change: c})
-		return s.mkdirs(to, c.Edit, len(to.Missing)-1)
+		return s.mkdirs(to, c.Edit, len(to.Missing)-1, 0)
 	}
 	fresh := row{Change: Change{Kind: Add, Path: RawPath(to.Path), Edit: c.Edit}, intent: in, like: c.Path}
 	old := row{Change: Change{Kind: Delete, Path: c.Path, Expect: c.Expect, Edit: c.Edit}}
@@ -365,7 +370,7 @@ func (s *stager) stage(ctx context.Context, txn *os.File, r row) (string, error)
 
 // directory stages a directory with all that is below it.
 func (s *stager) directory(ctx context.Context, txn *os.File, r row) (string, error) {
-	if err := ensureDir(txn, r.slot(), r.around.Mode.Perm()); err != nil {
+	if err := ensureDir(txn, r.slot(), cmp.Or(r.intent.Mode.Perm(), r.around.Mode.Perm())); err != nil {
 		return "", err
 	}
 	dirs := [][]string{{r.slot()}}
@@ -401,7 +406,7 @@ func (s *stager) directory(ctx context.Context, txn *os.File, r row) (string, er
 func (s *stager) entry(ctx context.Context, dir *os.File, name string, b Below, r row) error {
 	switch b.Kind {
 	case Directory:
-		return ensureDir(dir, name, r.around.Mode.Perm())
+		return ensureDir(dir, name, cmp.Or(b.Mode.Perm(), r.around.Mode.Perm()))
 	case Link:
 		return symlinkAt(b.Link, dir, name)
 	case File, Other, Absent:
@@ -410,7 +415,7 @@ func (s *stager) entry(ctx context.Context, dir *os.File, name string, b Below, 
 	if err != nil {
 		return err
 	}
-	one := row{intent: Intent{From: b.From, Exec: b.Exec}, around: r.around}
+	one := row{intent: Intent{From: b.From, Exec: b.Exec, Mode: b.Mode, Like: b.Like}, around: r.around}
 	_, err = s.write(ctx, f, one)
 	return errors.Join(err, f.Close())
 }
@@ -435,21 +440,30 @@ func (s *stager) write(ctx context.Context, f *os.File, r row) (string, error) {
 
 // dress gives a staged file what is no content: from the file that it replaces, or from its surroundings.
 func (s *stager) dress(f *os.File, r row) error {
-	if r.like == "" {
+	open := r.intent.Like
+	if r.like != "" {
+		open = func() (*os.File, error) { return s.replaced(r.like) }
+	}
+	if open == nil {
 		return dressAround(f, r)
 	}
-	names := components(string(r.like))
-	dir, err := s.root.enterAll(names[:len(names)-1])
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	like, err := openRegular(dir, names[len(names)-1])
+	like, err := open()
 	if err != nil {
 		return err
 	}
 	defer like.Close()
 	return atomicfile.KeepFacts(f, like)
+}
+
+// replaced opens a file of the root.
+func (s *stager) replaced(path RawPath) (*os.File, error) {
+	names := components(string(path))
+	dir, err := s.root.enterAll(names[:len(names)-1])
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return openRegular(dir, names[len(names)-1])
 }
 
 // dressAround gives a new file its permissions, and the group of a directory that hands its group down: the file is made

@@ -27,12 +27,6 @@ func (r *Root) Recover(ctx context.Context, a *Area, b Batch, cond Conditions) (
 	return r.run(ctx, a, b, cond, (*engine).recover)
 }
 
-// Undo takes back what a batch has done, as far as nobody else has changed it since. It may be cut off, and called again.
-// The errors are those of Apply.
-func (r *Root) Undo(ctx context.Context, a *Area, b Batch, cond Conditions) (Outcome, error) {
-	return r.run(ctx, a, b, cond, (*engine).takeBack)
-}
-
 func (r *Root) run(ctx context.Context, a *Area, b Batch, cond Conditions, do func(*engine, context.Context) (Outcome, error)) (o Outcome, err error) {
 	ctx = context.WithoutCancel(ctx)
 	d, err := r.disk(ctx, a, b.ID)

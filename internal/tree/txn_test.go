@@ -272,14 +272,21 @@ func TestTurn(t *testing.T) {
 	if err := os.WriteFile(s.path("README.md/theirs"), []byte("theirs\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := s.root.Undo(t.Context(), s.area, b, Conditions{})
-	if err != nil || o.State != Contested || len(o.Exceptions) != 1 || o.Exceptions[0].Path != "README.md" || s.content("src/main.go") != "package main\n" {
-		t.Errorf("undone: %+v, %v", o, err)
+	if v := s.reverse(b); len(v.Moved) != 1 || v.Moved[0] != "README.md" || len(v.Intents) != 1 {
+		t.Errorf("with something of theirs in it: %+v", v)
 	}
 	if err := os.Remove(s.path("README.md/theirs")); err != nil {
 		t.Fatal(err)
 	}
-	if o, err := s.root.Undo(t.Context(), s.area, b, Conditions{}); err != nil || o.State != Unchanged || s.content("README.md") != readme {
-		t.Errorf("undone: %+v, %v", o, err)
+	back := s.stage("op2", s.reverse(b).Intents...)
+	s.apply(back, Applied)
+	s.finish(back)
+	if s.content("README.md") != readme || s.content("src/main.go") != "package main\n" {
+		t.Error("it is not as it was before")
+	}
+	if again, err := s.root.Resolve("src", Look); err != nil {
+		t.Error(err)
+	} else if now, err := again.Digest(t.Context()); err != nil || now != was || again.Close() != nil {
+		t.Errorf("the directory is another one: %s, %v", now, err)
 	}
 }

@@ -27,8 +27,12 @@ func (s *Service) decideDispute(ctx context.Context, tx store.Tx, by event.Actor
 	if v == operation.Done {
 		return s.integratedNow(ctx, tx, t, nil, was)
 	}
+	stands := workspace.Reopened
+	if was.From == workspace.Integrated { // and its integration was not taken back
+		stands = workspace.Applied
+	}
 	w, err = s.revise(ctx, tx, t, w.ID, nil, func(w *workspace.Workspace) (err error) {
-		*w, err = w.To(workspace.Reopened, "")
+		*w, err = w.To(stands, "")
 		return err
 	})
 	if err != nil {

@@ -28,7 +28,7 @@ type IntegrateWorkspace struct {
 	Claims
 	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session"`
 	Handle   string            `json:"handle" jsonschema:"handle with its present revision"`
-	Mode     string            `json:"mode,omitempty" jsonschema:"plan or apply; apply without it. plan takes no operation_id"`
+	Mode     string            `json:"mode,omitempty" jsonschema:"plan, apply or undo; apply without it. plan takes no operation_id"`
 	Seen     map[string]string `json:"seen_current,omitempty" jsonschema:"per resolved path: the current_sha256 of its conflict"`
 	Accept   map[string]string `json:"accept,omitempty" jsonschema:"with seen_current: take current or proposed"`
 	KeepOpen bool              `json:"keep_open,omitempty" jsonschema:"go on in the workspace afterwards"`
@@ -90,6 +90,7 @@ type integrated struct {
 	More      int             `json:"more,omitempty"`
 	Commit    string          `json:"suggested_commit_message,omitempty"`
 	Git       *gitHead        `json:"git,omitempty"`
+	Undone    string          `json:"undone,omitempty"` // the integration that was taken back
 	Warnings  []tree.Warning  `json:"warnings,omitempty"`
 	Weak      string          `json:"cas,omitempty"`
 }
@@ -114,10 +115,14 @@ type integrateEvidence struct {
 	Project   string           `json:"project_id"`
 	Batch     tree.Batch       `json:"batch"`
 	Answer    integrated       `json:"answer"`
-	Base      workspace.Copied `json:"base"` // of the workspace afterwards
+	Base      workspace.Copied `json:"base"`   // of the workspace afterwards
+	Before    workspace.Copied `json:"before"` // of the workspace before
 	KeepOpen  bool             `json:"keep_open"`
 	Message   string           `json:"message,omitempty"`
 	Paths     []string         `json:"paths"`
+	// Of an undo: the integration that it takes back, and the state of the workspace before.
+	Undoes string          `json:"undoes,omitempty"`
+	From   workspace.State `json:"from,omitempty"`
 }
 
 // planIntegrate says what an integration would do.
@@ -138,6 +143,9 @@ func planIntegrate(ctx context.Context, s *Service, t *turn) (any, error) {
 }
 
 func beginIntegrate(ctx context.Context, s *Service, t *turn) (effect, error) {
+	if undoes(t) {
+		return beginUndo(ctx, s, t)
+	}
 	g, err := s.planIntegration(ctx, t, session.ActChange)
 	if err != nil {
 		return nil, err
@@ -158,7 +166,7 @@ func (s *Service) planIntegration(ctx context.Context, t *turn, act session.Act)
 		return nil, err
 	}
 	if in.Mode != "" && in.Mode != "plan" && in.Mode != "apply" {
-		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no mode; plan and apply are", in.Mode)
+		return nil, operation.Refuse(operation.ArgumentInvalid, "%.32q is no mode; plan, apply and undo are", in.Mode)
 	}
 	shownPaths(in.Seen)
 	shownPaths(in.Accept)
@@ -487,7 +495,7 @@ func (g *integration) shown(one pathPlan, bundle string) conflictShown {
 // ready refuses an integration that cannot be carried out as a whole.
 func (g *integration) ready(ctx context.Context) error {
 	if why := g.repositoryBusy(); why != "" {
-		return operation.Refuse(workspace.RepositoryBusy, "the repository of the project is in the middle of something (%s)", why).Retrying(fault.AfterWait).With("found", why)
+		return busyRepository(why)
 	}
 	if len(g.outside) > 0 && !g.in.Preserve {
 		paths, more := firstOf(pathsOf(g.outside), maxChanges)
@@ -531,6 +539,10 @@ func (g *integration) repositoryBusy() string {
 	return ""
 }
 
+func busyRepository(why string) error {
+	return operation.Refuse(workspace.RepositoryBusy, "the repository of the project is in the middle of something (%s)", why).Retrying(fault.AfterWait).With("found", why)
+}
+
 func (g *integration) answer() integrated {
 	a := integrated{Applied: []appliedPath{}, Merged: []string{}, Conflicts: []conflictShown{}}
 	a.Split, _ = firstOf(g.split, maxChanges)
@@ -560,7 +572,7 @@ func (g *integration) stage(ctx context.Context) (any, error) {
 		return nil, problem(err)
 	}
 	g.was = integrateEvidence{
-		Workspace: g.p.ID, Project: g.p.Workspace.Project, Answer: g.answer(), KeepOpen: g.in.KeepOpen, Message: g.s.cfg.Redact(g.in.Message),
+		Workspace: g.p.ID, Project: g.p.Workspace.Project, Answer: g.answer(), Before: g.p.Base, KeepOpen: g.in.KeepOpen, Message: g.s.cfg.Redact(g.in.Message),
 	}
 	g.was.Answer.ID = g.s.cfg.IDs.New(id.Integration)
 	g.was.Answer.Commit = g.was.Message
@@ -648,22 +660,32 @@ func (g *integration) keep(ctx context.Context, tx store.Tx, t *turn, a *operati
 	if err != nil {
 		return err
 	}
+	begin, failed := workspace.Integrate, workspace.Reopened
+	if g.was.Undoes != "" {
+		begin, failed = workspace.Undo, workspace.GoneWrong
+	}
+	move := func(e workspace.Event, why string) error {
+		if w.State == workspace.Retired { // what is taken back is the project's: the workspace stays as it is
+			return nil
+		}
+		return g.s.moveTo(ctx, tx, w, e, why)
+	}
 	switch t.op.State {
 	case operation.Dispatched:
 		if err := w.Exactly(g.p.given); err != nil {
 			return err
 		}
-		if err := claim(ctx, tx, w); w.State == workspace.Suspended && err != nil {
+		if err := claim(ctx, tx, w); err != nil && (w.State == workspace.Suspended || w.State == workspace.Integrated) {
 			return err
 		}
-		return g.s.moveTo(ctx, tx, w, workspace.Integrate, "")
+		return move(begin, "")
 	case operation.Failed:
-		return g.s.moveTo(ctx, tx, w, workspace.Reopened, "")
+		return move(failed, "")
 	case operation.Unknown:
 		if err := g.s.tellWorkspace(ctx, tx, t, w, event.WorkspaceDisputed, "an integration is in dispute", g.was.Paths); err != nil {
 			return err
 		}
-		return g.s.moveTo(ctx, tx, w, workspace.Contested, "the operation "+t.op.ID+" is contested")
+		return move(workspace.Contested, "the operation "+t.op.ID+" is contested")
 	case operation.Succeeded:
 		return g.s.integratedNow(ctx, tx, t, a, g.was)
 	case operation.Claimed:
@@ -671,11 +693,11 @@ func (g *integration) keep(ctx context.Context, tx store.Tx, t *turn, a *operati
 	return nil
 }
 
-// integratedNow records that a workspace is in its project.
+// integratedNow records that a workspace is in its project, or that it is not any more.
 func (s *Service) integratedNow(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer, was integrateEvidence) error {
 	i := workspace.Integration{
-		ID: was.Answer.ID, Workspace: was.Workspace, Project: was.Project, Operation: t.op.ID, Batch: was.Batch.ID, Message: was.Message, Paths: was.Paths,
-		Changed: len(was.Batch.Changes), Snapshot: was.Answer.Preserved, At: s.cfg.Now(),
+		ID: was.Answer.ID, Workspace: was.Workspace, Project: was.Project, Principal: t.op.Namespace, Operation: t.op.ID, Batch: was.Batch.ID, Message: was.Message,
+		Undoes: was.Undoes, Paths: was.Paths, Changed: len(was.Batch.Changes), Snapshot: was.Answer.Preserved, At: s.cfg.Now(),
 	}
 	if err := tx.PutIntegration(ctx, workspace.PutIntegration{Integration: i}); err != nil {
 		return err
@@ -688,17 +710,28 @@ func (s *Service) integratedNow(ctx context.Context, tx store.Tx, t *turn, a *op
 		if was.Answer.Preserved != "" { // it was made before: its BASE is the one from before
 			w.Keep(was.Answer.Preserved, w.Base)
 		}
+		if w.State == workspace.Retired {
+			return nil
+		}
 		w.Base = was.Base
-		w.Base.After = last[0].Seq
 		end := workspace.Applied
-		if was.KeepOpen {
+		switch {
+		case was.Undoes != "":
+			end = workspace.Undone
+		case was.KeepOpen:
 			end = workspace.AppliedOn
+		}
+		if was.Undoes == "" {
+			w.Base.After = last[0].Seq
 		}
 		*w, err = w.To(end, "")
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	if was.Undoes != "" {
+		return s.tellWorkspace(ctx, tx, t, w, event.WorkspaceUndone, "an integration was taken back: "+firstLine(w.Purpose), i)
 	}
 	return s.tellWorkspace(ctx, tx, t, w, event.WorkspaceIntegrated, "a workspace was integrated: "+firstLine(w.Purpose), i)
 }

@@ -103,6 +103,7 @@ type briefIntegration struct {
 	Workspace string    `json:"workspace_id"`
 	Changed   int       `json:"changed"`
 	Message   string    `json:"message,omitempty"`
+	Undoes    string    `json:"undoes,omitempty"`
 	At        time.Time `json:"at"`
 }
 
@@ -382,7 +383,7 @@ func (l *reconciliation) history(ctx context.Context, r store.Reader) error {
 				continue
 			}
 		}
-		b := briefIntegration{i.ID, i.Workspace, i.Changed, firstLine(i.Message), i.At}
+		b := briefIntegration{i.ID, i.Workspace, i.Changed, firstLine(i.Message), i.Undoes, i.At}
 		if !l.fits(share, b) {
 			return nil
 		}

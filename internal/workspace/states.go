@@ -23,6 +23,8 @@ const (
 	AppliedOn Event = "applied-on" // they are, and the work goes on
 	Reopened  Event = "reopened"   // they are not, or nobody says so
 	Contested Event = "contested"  // some may be: somebody has to look
+	Undo      Event = "undo"       // they begin to be taken back
+	Undone    Event = "undone"     // they are not in the project any more
 	Retire    Event = "retire"     // its directory is about to go to the trash
 	InTrash   Event = "in-trash"
 	Lost      Event = "lost" // its directory is gone
@@ -42,13 +44,15 @@ var moves = map[Event]map[State]State{
 	AppliedOn: {Integrating: Open, Attention: Open},
 	Reopened:  {Integrating: Open, Attention: Open},
 	Contested: {Integrating: Attention},
+	Undo:      {Integrated: Integrating, Open: Integrating},
+	Undone:    {Integrating: Open, Attention: Open},
 	Retire:    {Open: Retiring, Suspended: Retiring, Integrated: Retiring, Attention: Retiring, Quarantined: Retiring, Missing: Retiring},
 	InTrash:   {Retiring: Retired},
 	Lost:      {Open: Missing, Suspended: Missing, Quarantined: Missing},
 }
 
 // begun are the events that can go wrong afterwards.
-var begun = []Event{Resume, Retire}
+var begun = []Event{Resume, Undo, Retire}
 
 // From are the states in which an event may happen, in their order.
 func From(e Event) []State { return slices.Sorted(maps.Keys(moves[e])) }

@@ -12,18 +12,18 @@ import (
 // anywhere.
 func TestStates(t *testing.T) {
 	events := []Event{
-		Complete, Abandoned, NotCopied, Suspend, Amend, Resume, Resumed, Integrate, Applied, AppliedOn, Reopened, Contested, Retire, InTrash, Lost, GoneWrong,
+		Complete, Abandoned, NotCopied, Suspend, Amend, Resume, Resumed, Integrate, Applied, AppliedOn, Reopened, Contested, Undo, Undone, Retire, InTrash, Lost, GoneWrong,
 	}
 	if len(events) != len(moves)+1 { // GoneWrong is in no table
 		t.Fatalf("there are %d events, and %d are tried", len(moves)+1, len(events))
 	}
 	want := map[State]map[Event]State{
 		Creating:    {Complete: Open, Abandoned: Quarantined, NotCopied: Retired},
-		Open:        {Suspend: Suspended, Amend: Open, Resumed: Open, Integrate: Integrating, Retire: Retiring, Lost: Missing},
+		Open:        {Suspend: Suspended, Amend: Open, Resumed: Open, Integrate: Integrating, Undo: Integrating, Retire: Retiring, Lost: Missing},
 		Suspended:   {Resume: Open, Integrate: Integrating, Retire: Retiring, Lost: Missing},
-		Integrating: {Applied: Integrated, AppliedOn: Open, Reopened: Open, Contested: Attention},
-		Attention:   {Applied: Integrated, AppliedOn: Open, Reopened: Open, Retire: Retiring},
-		Integrated:  {Retire: Retiring},
+		Integrating: {Applied: Integrated, AppliedOn: Open, Reopened: Open, Contested: Attention, Undone: Open},
+		Attention:   {Applied: Integrated, AppliedOn: Open, Reopened: Open, Undone: Open, Retire: Retiring},
+		Integrated:  {Undo: Integrating, Retire: Retiring},
 		Quarantined: {Resume: Open, Retire: Retiring, Lost: Missing},
 		Missing:     {Resume: Open, Retire: Retiring},
 		Retiring:    {InTrash: Retired},
@@ -58,7 +58,7 @@ func TestGoneWrong(t *testing.T) {
 	for _, c := range []struct {
 		begins, ends Event
 		from         []State
-	}{{Resume, Resumed, From(Resume)}, {Retire, InTrash, From(Retire)}} {
+	}{{Resume, Resumed, From(Resume)}, {Undo, Undone, From(Undo)}, {Retire, InTrash, From(Retire)}} {
 		for _, from := range c.from {
 			begun, err := Workspace{State: from, Why: "before"}.To(c.begins, "")
 			if err != nil {

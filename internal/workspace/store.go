@@ -1,7 +1,9 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -29,15 +31,17 @@ type Store interface {
 	PutIntegration(ctx context.Context, p PutIntegration) error
 }
 
-// Integration is one application of a workspace to its project.
+// Integration is one application of a workspace to its project, or the undo of one.
 type Integration struct {
 	ID        string    `json:"integration_id"` // int_
 	Workspace string    `json:"workspace_id"`
 	Project   string    `json:"project_id"`
+	Principal string    `json:"principal,omitempty"` // whose operation it was; "" that of the workspace's
 	Operation string    `json:"operation_id"`
 	Batch     string    `json:"batch_id"` // the displaced bytes are in the trash under this name
 	Message   string    `json:"message,omitempty"`
-	Paths     []string  `json:"paths"` // at most MaxPaths
+	Undoes    string    `json:"undoes,omitempty"` // the integration that this one takes back
+	Paths     []string  `json:"paths"`            // at most MaxPaths
 	Changed   int       `json:"changed"`
 	Snapshot  string    `json:"snapshot,omitempty"` // of what was changed outside of the scope
 	At        time.Time `json:"at"`
@@ -104,6 +108,37 @@ func All(ctx context.Context, r Reader, p ListWorkspaces) ([]Workspace, error) {
 		return r.Workspaces(ctx, p)
 	})
 }
+
+// EachIntegration reads the integrations that are asked for, the newest first, page by page.
+func EachIntegration(ctx context.Context, r Reader, p ListIntegrations) iter.Seq2[Integration, error] {
+	return page.Each(p.PageLimit(), func(last *Integration) ([]Integration, error) {
+		list := p
+		if last != nil {
+			list.Before = last.Seq
+		}
+		return r.Integrations(ctx, list)
+	})
+}
+
+// LastStanding is the last integration of a workspace that was not taken back; false: there is none.
+func LastStanding(ctx context.Context, r Reader, w Workspace) (Integration, bool, error) {
+	undone := map[string]bool{}
+	for i, err := range EachIntegration(ctx, r, ListIntegrations{Project: w.Project}) {
+		switch {
+		case err != nil:
+			return Integration{}, false, err
+		case i.Workspace != w.ID || undone[i.ID]:
+		case i.Undoes != "":
+			undone[i.Undoes] = true
+		default:
+			return i, true, nil
+		}
+	}
+	return Integration{}, false, nil
+}
+
+// By is the principal whose operation it was.
+func (i Integration) By(w Workspace) string { return cmp.Or(i.Principal, w.Principal) }
 
 // Unknown is the error for an id that no workspace has.
 func Unknown(id string) *fault.Error {

@@ -18,7 +18,7 @@ const (
 	Creating    State = "creating"    // its scope is claimed, and it is copied
 	Open        State = "open"        // unfinished work
 	Suspended   State = "suspended"   // the same, without a claim
-	Integrating State = "integrating" // its changes are being applied
+	Integrating State = "integrating" // its changes are being applied, or taken back
 	Attention   State = "attention"   // an application whose outcome somebody has to decide
 	Integrated  State = "integrated"  // its changes are in the project
 	Quarantined State = "quarantined" // a directory that nobody vouches for
@@ -56,7 +56,7 @@ type Workspace struct {
 	Purpose   string         `json:"purpose"`
 	State     State          `json:"state"`
 	Why       string         `json:"why,omitempty"` // of suspended, quarantined, attention, missing and retired
-	Was       State          `json:"was,omitempty"` // before it was begun to be resumed or removed, with the reason of then
+	Was       State          `json:"was,omitempty"` // before it was begun to be resumed, undone or removed, with the reason of then
 	WasWhy    string         `json:"was_why,omitempty"`
 	Mutable   []Scope        `json:"mutable"`
 	Excludes  []string       `json:"excludes,omitempty"` // globs of what was not copied

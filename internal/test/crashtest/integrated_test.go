@@ -13,8 +13,8 @@ import (
 )
 
 // integrated is what an agent does with a workspace: it makes one, changes it, puts it aside and goes on with what the project did
-// meanwhile, integrates it, and removes it. After every kill the
-// project is as it was or as it shall be, and a copy is whole or set aside.
+// meanwhile, integrates it, takes that back and integrates it again, and removes it. After every kill the project is as it was or
+// as it shall be, and a copy is whole or set aside.
 func (p *play) integrated() {
 	w := &worker{play: p, dir: filepath.Join(p.t.TempDir(), "shop"), is: map[string]string{}}
 	w.heap()
@@ -24,6 +24,8 @@ func (p *play) integrated() {
 	after := w.workIn(dir, before)
 	handle = w.rebased(handle, dir, before, after)
 	last := w.integrate("integrate-1", handle, before, after)
+	last = w.undo("undo-0001", last.Handle, after, before)
+	last = w.integrate("integrate-2", last.Handle, before, after)
 	gone := w.do("remove_agent_workspace", "retire-1", map[string]any{"handle": last.Handle, "if_dirty": "refuse"}, nil)
 	if _, err := os.Stat(dir); !gone.OK || !os.IsNotExist(err) {
 		w.t.Errorf("removed: %s, %v", gone.code(), err)
@@ -159,7 +161,20 @@ func (w *worker) workIn(dir string, before map[string]string) map[string]string 
 // integrate takes the project from one tree to another.
 func (w *worker) integrate(operation, handle string, from, to map[string]string) result {
 	w.t.Helper()
-	last := w.do("integrate_agent_workspace", operation, map[string]any{"handle": handle}, func() { w.holds(operation, from, to) })
+	return w.brings(operation, map[string]any{"handle": handle}, from, to)
+}
+
+// undo takes it back.
+func (w *worker) undo(operation, handle string, from, to map[string]string) result {
+	w.t.Helper()
+	last := w.brings(operation, map[string]any{"handle": handle, "mode": "undo"}, from, to)
+	w.stands(last.Handle, "open")
+	return last
+}
+
+func (w *worker) brings(operation string, args map[string]any, from, to map[string]string) result {
+	w.t.Helper()
+	last := w.do("integrate_agent_workspace", operation, args, func() { w.holds(operation, from, to) })
 	if !last.OK {
 		w.t.Fatalf("%s: %+v", operation, last)
 	}

@@ -126,7 +126,7 @@ func putWorkspace(t *testing.T, p Pair) {
 
 func integrationOf(id, project string) workspace.Integration {
 	return workspace.Integration{
-		ID: id, Workspace: "ws_1", Project: project, Operation: "op-1", Batch: "op-abc-1", Message: "done", Paths: []string{"a", "b"}, Changed: 2, Snapshot: "snap_2", At: uneven,
+		ID: id, Workspace: "ws_1", Project: project, Principal: "ann", Operation: "op-1", Batch: "op-abc-1", Message: "done", Undoes: "int_0", Paths: []string{"a", "b"}, Changed: 2, Snapshot: "snap_2", At: uneven,
 	}
 }
 
