@@ -64,8 +64,7 @@ func (b Build) Exists() (bool, error) { return Packet(b).Exists() }
 // permission to write away from everybody. What it gives was read from the copy. NotFound for an output that is not there;
 // otherwise the errors of CopyTo.
 func (r *Root) Seal(ctx context.Context, to Build, outputs []string, skip func(path string) bool) ([]workspace.Sealed, error) {
-	scratch := filepath.Join(to.Dir, ".twice") // nothing is copied twice
-	got, err := r.CopyTo(ctx, to.Tree(), scratch, CopyOptions{
+	got, err := r.CopyTo(ctx, to.Tree(), "", CopyOptions{
 		Git: true, Refuse: func(string) bool { return true }, Each: func() { crash.Point("gen.seal.each") },
 		Skip: func(e Seen) string {
 			if skip(e.Path) || !slices.ContainsFunc(outputs, func(o string) bool { return workspace.Below(e.Path, o) || workspace.Below(o, e.Path) }) {
@@ -74,7 +73,7 @@ func (r *Root) Seal(ctx context.Context, to Build, outputs []string, skip func(p
 			return ""
 		},
 	})
-	if err := errors.Join(err, writing(os.RemoveAll(scratch), scratch)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, o := range outputs {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -24,13 +25,15 @@ const (
 	copyTries = 2
 	// copyBuffer is the memory of one worker.
 	copyBuffer = 256 << 10
+	// copySmall is the size, in bytes, up to which a file is read at once, and its second copy is in a pack with others.
+	copySmall = copyBuffer / 2
 )
 
 // CopyOptions say what is copied.
 type CopyOptions struct {
 	// Skip says why an entry is left out, a directory with all that is below it; "" it is copied. nil: nothing is left out.
 	Skip func(Seen) (why string)
-	// Twice says that a second copy is made of the bytes of a file; nil: of none.
+	// Twice says that a second copy is made of the bytes of a file. It is not asked when there is no directory for them.
 	Twice func(path string) bool
 	// Refuse says that an entry which cannot be copied is a refusal, and is not only told of; nil: none is.
 	Refuse func(path string) bool
@@ -54,9 +57,11 @@ type Copied struct {
 // Skipped is a path and what is to say about it.
 type Skipped struct{ Path, Why string }
 
-// CopyTo copies all that is below the root into one directory, and the bytes of some files once more into another one, each
-// under its hash. Both are made; what they are made in exists and is nobody else's. The copy is the tree in one state: what
-// changes meanwhile makes it begin again, and then refuse: Moved. SpecialFile, LimitExceeded, NoSpace, the codes of reading.
+// CopyTo copies all that is below the root into one directory, and the bytes of some files once more into another one: each
+// in a file that has its hash as its name, or in the pack. Both are made; what they are made in exists and is nobody else's;
+// without a second one nothing is copied twice. The copy is the tree in one state: what changes meanwhile makes it begin
+// again, and then refuse: Moved. When it returns everything is durable. SpecialFile, LimitExceeded, NoSpace, the codes of
+// reading.
 func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Copied, error) {
 	for try := range copyTries {
 		c := &copier{root: r, to: to, twice: twice, o: o, seen: map[string]Facts{}, out: Copied{Shared: true}}
@@ -67,7 +72,7 @@ func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Cop
 		if try == copyTries-1 {
 			break
 		}
-		for _, dir := range []string{to, twice} {
+		for _, dir := range c.dirs() {
 			if err := os.RemoveAll(dir); err != nil { // our own, that nobody has seen
 				return Copied{}, writing(err, dir)
 			}
@@ -85,22 +90,62 @@ type copier struct {
 	to, twice string
 	o         CopyOptions
 	seen      map[string]Facts // of everything that was looked at, for the second look
+	into      []*heldDir       // directories of the copy: of what the walk comes to, and those that it is in
+	pack      *packer          // of second copies; nil: none is made
+	plain     atomic.Bool      // files cannot share their bytes here
 
 	mu     sync.Mutex // guards what follows
 	out    Copied
 	copied int64 // bytes that are shared with no original
 }
 
-func (c *copier) run(ctx context.Context) error {
-	for _, dir := range []string{c.to, c.twice} {
+// dirs are the directories that it makes.
+func (c *copier) dirs() []string {
+	if c.twice == "" {
+		return []string{c.to}
+	}
+	return []string{c.to, c.twice}
+}
+
+func (c *copier) run(ctx context.Context) (err error) {
+	for _, dir := range c.dirs() {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return writing(err, dir)
 		}
 	}
+	if c.twice != "" {
+		if c.pack, err = newPacker(c.twice); err != nil {
+			return writing(err, c.twice)
+		}
+		defer func() { err = errors.Join(err, writing(c.pack.close(), c.twice)) }()
+	}
+	if err := c.all(ctx); err != nil {
+		return err
+	}
+	if c.pack != nil {
+		if err := c.pack.finish(); err != nil {
+			return writing(err, c.twice)
+		}
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- flushAll(c.to) }() // while everything is looked at once more: each takes its time
+	err = c.again(ctx)
+	c.out.Manifest.Sort()
+	return errors.Join(err, writing(<-flushed, c.to))
+}
+
+// all copies everything.
+func (c *copier) all(ctx context.Context) error {
+	top, err := openRoot(c.to)
+	if err != nil {
+		return writing(err, c.to)
+	}
+	c.into = []*heldDir{c.root.hold(top)}
+	defer func() { c.leave(0) }()
 	group, copying := errgroup.WithContext(ctx)
 	group.SetLimit(copyWorkers)
 	buffers := sync.Pool{New: func() any { return make([]byte, copyBuffer) }}
-	err := c.root.each(copying, c.o.Git, func(v Visit) error {
+	err = c.root.each(copying, c.o.Git, func(v Visit) error {
 		if copying.Err() != nil {
 			return context.Cause(copying)
 		}
@@ -116,15 +161,18 @@ func (c *copier) run(ctx context.Context) error {
 			c.note(&c.out.Skipped, v.Path, why)
 			return fs.SkipDir
 		}
+		c.leave(strings.Count(v.Path, "/") + 1)
+		into := c.into[len(c.into)-1]
 		if seen.Kind != File {
-			return c.make(v, seen)
+			return c.make(v, seen, into)
 		}
-		release := v.Hold()
+		release, let := v.Hold(), into.hold()
 		group.Go(func() error {
 			defer release()
+			defer let()
 			buf, _ := buffers.Get().([]byte)
 			defer buffers.Put(buf) //nolint:staticcheck // a slice of 256 KB: its header is nothing beside it
-			err := c.file(copying, v, seen.Facts, buf)
+			err := c.file(copying, v, seen.Facts, into, buf)
 			if c.o.Each != nil {
 				c.o.Each()
 			}
@@ -133,16 +181,17 @@ func (c *copier) run(ctx context.Context) error {
 		return nil
 	})
 	if failed := group.Wait(); failed != nil {
-		err = failed
+		return failed
 	}
-	if err == nil {
-		err = c.again(ctx)
+	return err
+}
+
+// leave closes directories of the copy, the innermost first, until so many are left.
+func (c *copier) leave(left int) {
+	for len(c.into) > left {
+		c.into[len(c.into)-1].release()
+		c.into = c.into[:len(c.into)-1]
 	}
-	if err != nil {
-		return err
-	}
-	c.out.Manifest.Sort()
-	return writing(flushAll(c.to), c.to)
 }
 
 // leftOut says why an entry is not copied.
@@ -193,12 +242,19 @@ func (c *copier) add(i Item) {
 	c.out.Manifest.Items = append(c.out.Manifest.Items, i)
 }
 
-// make makes a directory or a link.
-func (c *copier) make(v Visit, s Seen) error {
+// make makes a directory or a link in a directory of the copy.
+func (c *copier) make(v Visit, s Seen, into *heldDir) error {
 	item := Item{Path: RawPath(v.Path), Kind: s.Kind, Mode: uint32(s.Mode.Perm()), Digest: dirDigest}
 	if s.Kind == Directory {
 		c.add(item)
-		return writing(os.Mkdir(filepath.Join(c.to, v.Path), s.Mode.Perm()|0o700), v.Path)
+		if err := mkdirAt(into.File, v.name, s.Mode.Perm()|0o700); err != nil {
+			return writing(err, v.Path)
+		}
+		dir, err := enter(into.File, v.name)
+		if err == nil {
+			c.into = append(c.into, c.root.hold(dir))
+		}
+		return writing(err, v.Path)
 	}
 	text, err := v.Link()
 	if err != nil {
@@ -209,27 +265,24 @@ func (c *copier) make(v Visit, s Seen) error {
 	}
 	item.Link, item.Digest, item.Mode = text, LinkDigest(text), 0
 	c.add(item)
-	return writing(os.Symlink(text, filepath.Join(c.to, v.Path)), v.Path)
+	return writing(symlinkAt(text, into.File, v.name), v.Path)
 }
 
-// file copies one file.
-func (c *copier) file(ctx context.Context, v Visit, before Facts, buf []byte) error {
+// file copies one file into a directory of the copy.
+func (c *copier) file(ctx context.Context, v Visit, before Facts, into *heldDir, buf []byte) error {
 	if before.Links > 1 {
 		c.note(&c.out.Linked, v.Path, "hardlink")
 	}
-	src, err := openRegular(v.dir.File, v.name)
-	if errors.Is(err, fs.ErrPermission) {
-		if err := c.refused(v.Path, leftUnreadable); err != nil {
-			return err
-		}
-		c.note(&c.out.Skipped, v.Path, leftUnreadable)
-		return nil
+	item := Item{Path: RawPath(v.Path), Kind: File, Mode: uint32(before.Mode.Perm()), Size: before.Size}
+	if c.plain.Load() && before.Size <= copySmall {
+		return c.small(v, before, into, item, buf)
 	}
+	src, err := openRegular(v.dir.File, v.name)
 	if err != nil {
-		return errors.Join(errMoved, err)
+		return c.unopened(v.Path, err)
 	}
 	defer src.Close()
-	item, shared, err := c.content(ctx, src, v.Path, before, buf)
+	shared, err := c.content(ctx, src, v, before, into, &item, buf)
 	if err != nil {
 		return writing(err, v.Path)
 	}
@@ -237,13 +290,65 @@ func (c *copier) file(ctx context.Context, v Visit, before Facts, buf []byte) er
 	if err != nil || !after.same(before) {
 		return errors.Join(errMoved, err)
 	}
+	c.done(item, shared)
+	return nil
+}
+
+// small copies a file with as few calls of the system as there can be. What it was when it was looked at it still is when it
+// is open, and when everything is looked at once more.
+func (c *copier) small(v Visit, before Facts, into *heldDir, item Item, buf []byte) error {
+	data, facts, err := readSmall(v.dir.File, v.name, buf, copySmall)
+	if err != nil {
+		return c.unopened(v.Path, err)
+	}
+	if !facts.same(before) || int64(len(data)) != before.Size {
+		return errMoved
+	}
+	if err := c.fits(before.Size); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	item.Digest = hex.EncodeToString(sum[:])
+	if err := writeSmall(into.File, v.name, data, workable(before), before.Modified); err != nil {
+		return writing(err, v.Path)
+	}
+	if c.second(v.Path) {
+		if err := c.pack.add(sum, data); err != nil {
+			return writing(err, v.Path)
+		}
+	}
+	c.done(item, before.Size == 0)
+	return nil
+}
+
+// workable are the permissions of a copy: whoever works there may write to it, whatever the original says.
+func workable(f Facts) fs.FileMode { return f.Mode.Perm() | 0o600 }
+
+// second says whether the bytes of a file are kept once more.
+func (c *copier) second(path string) bool {
+	return c.pack != nil && c.o.Twice != nil && c.o.Twice(path)
+}
+
+// unopened is what it means that a file cannot be opened.
+func (c *copier) unopened(path string, err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return errors.Join(errMoved, err)
+	}
+	if err := c.refused(path, leftUnreadable); err != nil {
+		return err
+	}
+	c.note(&c.out.Skipped, path, leftUnreadable)
+	return nil
+}
+
+// done notes a file that was copied.
+func (c *copier) done(item Item, shared bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out.Manifest.Items = append(c.out.Manifest.Items, item)
 	c.out.Files++
 	c.out.Bytes += item.Size
 	c.out.Shared = c.out.Shared && shared
-	return nil
 }
 
 // fits counts the bytes of a file that is about to be copied.
@@ -257,52 +362,61 @@ func (c *copier) fits(size int64) error {
 	return nil
 }
 
-// content copies the bytes, and gives the hash of our copy.
-func (c *copier) content(ctx context.Context, src *os.File, path string, facts Facts, buf []byte) (Item, bool, error) {
-	item := Item{Path: RawPath(path), Kind: File, Mode: uint32(facts.Mode.Perm()), Size: facts.Size}
-	dst, err := os.OpenFile(filepath.Join(c.to, path), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+// content copies the bytes of an open file, and gives the item the hash of our copy.
+func (c *copier) content(ctx context.Context, src *os.File, v Visit, before Facts, into *heldDir, item *Item, buf []byte) (shared bool, err error) {
+	dst, err := create(into.File, v.name)
 	if err != nil {
-		return item, false, err
+		return false, err
 	}
 	defer dst.Close()
 	var second *os.File
-	if c.o.Twice != nil && c.o.Twice(path) {
+	if c.second(v.Path) {
 		if second, err = os.CreateTemp(c.twice, ".copy-*"); err != nil {
-			return item, false, err
+			return false, err
 		}
 		defer second.Close()
 	}
 	sum := sha256.New()
-	shared := facts.Size == 0 || clone(dst, src) == nil && (second == nil || clone(second, src) == nil)
+	shared = before.Size == 0
+	if !shared && !c.plain.Load() {
+		if shared, err = share(src, dst, second); err != nil {
+			return false, err
+		}
+		c.plain.Store(!shared)
+	}
 	if shared {
 		_, err = io.CopyBuffer(struct{ io.Writer }{sum}, canceled{ctx, dst}, buf)
-	} else if err = c.fits(facts.Size); err == nil {
-		err = c.bytes(ctx, dst, second, src, sum, buf)
+	} else if err = c.fits(before.Size); err == nil {
+		err = copyBytes(ctx, src, sum, dst, second, buf)
 	}
 	if err != nil {
-		return item, shared, err
+		return shared, err
 	}
 	item.Digest = hex.EncodeToString(sum.Sum(nil))
 	if second != nil {
 		if err := os.Rename(second.Name(), filepath.Join(c.twice, item.Digest)); err != nil {
-			return item, shared, err
+			return shared, err
 		}
 	}
-	// Whoever works here may write to it, whatever the original says; its time is kept for programs that compare times.
-	if err := dst.Chmod(facts.Mode.Perm() | 0o600); err != nil {
-		return item, shared, err
+	if err := dst.Chmod(workable(before)); err != nil {
+		return shared, err
 	}
-	return item, shared, os.Chtimes(dst.Name(), facts.Modified, facts.Modified)
+	// Its time is kept for programs that compare times.
+	return shared, os.Chtimes(filepath.Join(c.to, v.Path), before.Modified, before.Modified)
 }
 
-func (c *copier) bytes(ctx context.Context, dst, second, src *os.File, sum hash.Hash, buf []byte) error {
-	for _, f := range []*os.File{dst, second} { // a clone that succeeded for one of two
-		if f != nil {
-			if err := f.Truncate(0); err != nil {
-				return err
-			}
-		}
+// share lets new files share the bytes of another one, all of them or none; second may be nil.
+func share(src, dst, second *os.File) (bool, error) {
+	if clone(dst, src) != nil {
+		return false, nil
 	}
+	if second == nil || clone(second, src) == nil {
+		return true, nil
+	}
+	return false, dst.Truncate(0)
+}
+
+func copyBytes(ctx context.Context, src *os.File, sum hash.Hash, dst, second *os.File, buf []byte) error {
 	to := io.MultiWriter(dst, sum)
 	if second != nil {
 		to = io.MultiWriter(dst, second, sum)

@@ -14,8 +14,8 @@ import (
 	"mcpx/internal/crash"
 )
 
-// Packet is the directory of a workspace: its working copy, the bytes of its BASE, each under its hash, and a manifest for
-// each BASE that it had.
+// Packet is the directory of a workspace: its working copy, the bytes of its BASE, each under its hash or in a pack, and a
+// manifest for each BASE that it had.
 type Packet struct{ Dir string }
 
 // Packet is the workspace of this name in the area.
@@ -32,8 +32,17 @@ func (p Packet) Copy() string { return filepath.Join(p.Dir, "tree") }
 // Blobs is where the bytes of BASE are.
 func (p Packet) Blobs() string { return filepath.Join(p.Dir, "base") }
 
-// Blob is where the bytes with this hash are.
-func (p Packet) Blob(digest string) string { return filepath.Join(p.Blobs(), digest) }
+// blob is where the bytes with this hash are, unless they are in the pack.
+func (p Packet) blob(digest string) string { return filepath.Join(p.Blobs(), digest) }
+
+// keeps says whether the bytes with this hash are there.
+func (p Packet) keeps(digest string) bool {
+	if _, err := os.Lstat(p.blob(digest)); err == nil {
+		return true
+	}
+	_, err := findPacked(p.Blobs(), digest)
+	return err == nil
+}
 
 func (p Packet) manifest(rev int) string {
 	return filepath.Join(p.Dir, fmt.Sprintf("base-%d.json", rev))
@@ -112,8 +121,8 @@ func (p Packet) Keep(ctx context.Context, digest, path string) error {
 
 // KeepFrom is Keep for a file of another root.
 func (p Packet) KeepFrom(ctx context.Context, root *Root, digest, path string) error {
-	if _, err := os.Lstat(p.Blob(digest)); err == nil {
-		return nil // the same bytes
+	if p.keeps(digest) {
+		return nil
 	}
 	at, err := root.Resolve(path, Read)
 	if err != nil {
@@ -129,7 +138,7 @@ func (p Packet) KeepFrom(ctx context.Context, root *Root, digest, path string) e
 		err = refuse(FileBusy, "%s changes all the time", path)
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), p.Blob(digest))
+		err = os.Rename(f.Name(), p.blob(digest))
 	}
 	if err != nil {
 		return errors.Join(writing(err, path), os.Remove(f.Name()))
@@ -141,16 +150,20 @@ func (p Packet) KeepFrom(ctx context.Context, root *Root, digest, path string) e
 	return writing(errors.Join(above.Sync(), above.Close()), path)
 }
 
-// Bytes reads bytes of BASE. LimitExceeded.
+// Bytes reads bytes of BASE. LimitExceeded, NotFound.
 func (p Packet) Bytes(digest string, limit int64) ([]byte, error) {
-	info, err := os.Lstat(p.Blob(digest))
+	info, err := os.Lstat(p.blob(digest))
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err := readPacked(p.Blobs(), digest, limit)
+		return data, reading(err, digest)
+	}
 	if err != nil {
 		return nil, reading(err, digest)
 	}
 	if info.Size() > limit {
 		return nil, tooLarge(digest, limit)
 	}
-	data, err := os.ReadFile(p.Blob(digest))
+	data, err := os.ReadFile(p.blob(digest))
 	return data, reading(err, digest)
 }
 
@@ -206,12 +219,7 @@ func (p Packet) Snapshot(ctx context.Context, to Packet) (Manifest, error) {
 		return Manifest{}, err
 	}
 	defer root.Close()
-	scratch := to.Dir + ".blobs"                  // nothing is copied twice
-	if err := os.RemoveAll(scratch); err != nil { // of an attempt that was cut off
-		return Manifest{}, writing(err, scratch)
-	}
-	_, err = root.CopyTo(ctx, to.Dir, scratch, CopyOptions{Git: true, Setuid: true})
-	if err := errors.Join(err, writing(os.RemoveAll(scratch), scratch)); err != nil {
+	if _, err = root.CopyTo(ctx, to.Dir, "", CopyOptions{Git: true, Setuid: true}); err != nil {
 		return Manifest{}, err
 	}
 	kept, err := to.Survey(ctx)

@@ -1,11 +1,11 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -126,9 +126,23 @@ func (v Visit) item(ctx context.Context, into io.Writer) (Item, error) {
 
 // Sort brings the entries into the order of walks.
 func (m Manifest) Sort() {
-	slices.SortFunc(m.Items, func(a, b Item) int {
-		return strings.Compare(strings.ReplaceAll(string(a.Path), "/", "\x00"), strings.ReplaceAll(string(b.Path), "/", "\x00"))
-	})
+	slices.SortFunc(m.Items, func(a, b Item) int { return Order(string(a.Path), string(b.Path)) })
+}
+
+// Order compares paths in the order of walks: a directory comes before what is in it, and that before its next sibling.
+func Order(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch x, y := a[i], b[i]; {
+		case x == y:
+		case x == '/':
+			return -1
+		case y == '/':
+			return 1
+		default:
+			return cmp.Compare(x, y)
+		}
+	}
+	return cmp.Compare(len(a), len(b))
 }
 
 // Item is what lies under a path; one that does not exist is Absent.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // Nothing is served on this system: every call says so.
@@ -41,6 +42,8 @@ func entriesIn(*os.File) ([]entry, error) { return nil, errors.ErrUnsupported }
 func readSmall(*os.File, string, []byte, int64) ([]byte, Facts, error) {
 	return nil, Facts{}, errors.ErrUnsupported
 }
+
+func writeSmall(*os.File, string, []byte, fs.FileMode, time.Time) error { return errors.ErrUnsupported }
 
 func ownedBy(*os.File, int) bool { return false }
 

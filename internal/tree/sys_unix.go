@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -97,6 +98,44 @@ func readSmall(dir *os.File, name string, buf []byte, limit int64) ([]byte, Fact
 	return buf[:n], facts, nil
 }
 
+// writeSmall makes a file of these bytes. Like readSmall it makes few calls of the system.
+func writeSmall(dir *os.File, name string, data []byte, mode fs.FileMode, modified time.Time) error {
+	defer runtime.KeepAlive(dir)
+	fd := -1
+	err := again(func() (err error) {
+		fd, err = unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode.Perm()))
+		return err
+	})
+	if err != nil {
+		return named("create", name, err)
+	}
+	return named("write", name, errors.Join(fill(dir, fd, name, data, mode, modified), unix.Close(fd)))
+}
+
+// fill writes the bytes of a new file, and gives it its time and the permissions that the mask of the process has taken.
+func fill(dir *os.File, fd int, name string, data []byte, mode fs.FileMode, modified time.Time) error {
+	for len(data) > 0 {
+		n := 0
+		err := again(func() (err error) {
+			n, err = unix.Write(fd, data)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	at := unix.NsecToTimespec(modified.UnixNano())
+	if err := unix.UtimesNanoAt(int(dir.Fd()), name, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	facts, err := factsOfFD(fd)
+	if err == nil && facts.Mode.Perm() != mode.Perm() {
+		err = unix.Fchmod(fd, uint32(mode.Perm()))
+	}
+	return err
+}
+
 // openListing opens a directory that is already open, for the names in it.
 func openListing(dir *os.File) (*os.File, error) {
 	return openAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
@@ -104,7 +143,7 @@ func openListing(dir *os.File) (*os.File, error) {
 
 // create makes a file that does not exist, for its owner alone.
 func create(dir *os.File, name string) (*os.File, error) {
-	return openAt(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	return openAt(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 }
 
 // readlink reads the text of a symbolic link.

@@ -58,6 +58,12 @@ func (r *Root) hold(f *os.File) *heldDir {
 	return d
 }
 
+// hold keeps the directory open until release is called.
+func (d *heldDir) hold() (release func()) {
+	d.users.Add(1)
+	return d.release
+}
+
 func (d *heldDir) release() {
 	if d.users.Add(-1) == 0 {
 		_ = d.Close() // it was only read from
@@ -66,8 +72,7 @@ func (d *heldDir) release() {
 
 // Hold keeps what the visit needs beyond the call that got it, until release is called.
 func (v Visit) Hold() (release func()) {
-	v.dir.users.Add(1)
-	return v.dir.release
+	return v.dir.hold()
 }
 
 // Look looks at the entry: Kind is what it is now. NotFound.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -141,12 +140,8 @@ func (c *consumption) copy(ctx context.Context) error {
 		return problem(err)
 	}
 	defer root.Close()
-	scratch := own + ".twice" // nothing is copied twice
-	if _, err := root.CopyTo(ctx, own, scratch, tree.CopyOptions{Git: true}); err != nil {
+	if _, err := root.CopyTo(ctx, own, "", tree.CopyOptions{Git: true}); err != nil {
 		return copying(err)
-	}
-	if err := os.Remove(scratch); err != nil {
-		return err
 	}
 	cmd.Target, cmd.Dir, cmd.job.Command.Dir, cmd.ReadOnly = own, own, own, false
 	for i, v := range cmd.Environ {

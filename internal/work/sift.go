@@ -2,7 +2,6 @@ package work
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -73,7 +72,7 @@ func walkOrder(a, b string) int {
 	case b == ".":
 		return 1
 	}
-	return cmp.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
+	return tree.Order(a, b)
 }
 
 // inside says whether a path is a directory or below it.

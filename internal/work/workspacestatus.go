@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 
@@ -178,8 +177,8 @@ func (s *Service) patchOf(ctx context.Context, p packet, x *target, c change) st
 	const nothing = "/dev/null" // as git names a file that is not there
 	from, to, fromName, toName := text.Parse(nil), text.Parse(nil), nothing, nothing
 	if c.base.Kind == tree.File {
-		data, err := os.ReadFile(p.dir.Blob(c.base.Digest))
-		if err != nil || len(data) > maxPatch || text.EncodingOf(data) != text.UTF8 {
+		data, err := p.dir.Bytes(c.base.Digest, maxPatch)
+		if err != nil || text.EncodingOf(data) != text.UTF8 {
 			return without
 		}
 		from, fromName = text.Parse(data), c.path
