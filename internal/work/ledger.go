@@ -295,12 +295,13 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 }
 
 // stays is the answer of an operation that was begun, and of which nobody knows what it has done: nothing of it is recorded or
-// cleared away before its recovery.
+// cleared away before its recovery, which is tried from now on.
 func (s *Service) stays(ctx context.Context, t *turn, o *open) operation.Answer {
-	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "the disk did not answer, and the next start of the daemon decides about an operation",
+	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "the disk did not answer, and it is decided about an operation when it does",
 		slog.String(key.Operation, t.op.ID), slog.Any(key.Cause, o))
+	s.running.Go(func() { s.decideLater(ctx, t.op.Name) })
 	r := operation.InProgress(t.op.ID, t.op.Claimed)
-	r.Message = "the disk did not answer while " + t.op.ID + " was carried out; the next start of the daemon finds out what has happened"
+	r.Message = "the disk did not answer while " + t.op.ID + " was carried out; mcpx finds out what has happened when it does"
 	a := refusal(r.With("cause", o.why))
 	a.Operation = t.op.Standing(false)
 	return a

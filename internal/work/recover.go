@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"time"
@@ -72,6 +73,79 @@ func (s *Service) recoverOne(ctx context.Context, o operation.Operation) error {
 	}
 	s.finish(ctx, t, data, err, e)
 	return nil
+}
+
+const (
+	// decideFirst and decideMost are how long is waited before it is tried to decide about an operation whose disk did not
+	// answer: twice as long each time.
+	decideFirst = 500 * time.Millisecond
+	decideMost  = time.Minute
+	// decideWithin is how long it is tried: a disk that is gone for longer is left to the next start.
+	decideWithin = time.Hour
+)
+
+// decideLater recovers an operation whose disk did not answer, as the next start would, as soon as the disk does.
+func (s *Service) decideLater(ctx context.Context, name operation.Name) {
+	for wait, waited := decideFirst, time.Duration(0); waited < decideWithin; wait = min(2*wait, decideMost) {
+		select {
+		case <-s.quit:
+			return
+		case <-time.After(wait):
+		}
+		waited += wait
+		if s.decideNow(ctx, name) {
+			return
+		}
+	}
+	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "the disk still does not answer, and the next start of the daemon decides about an operation", slog.String(key.Operation, name.ID))
+}
+
+// decideNow recovers an operation once, alone for it. false: it is still open.
+func (s *Service) decideNow(ctx context.Context, name operation.Name) bool {
+	leave, _ := s.enter(name)
+	if leave == nil {
+		return false // somebody asks for it, or this daemon stops
+	}
+	defer leave()
+	row, err := s.find(ctx, name)
+	if err != nil {
+		return false
+	}
+	if row == nil || row.State != operation.Dispatched {
+		return true // decided meanwhile
+	}
+	if row.Class == operation.FS {
+		done, err := s.act(ctx)
+		if err != nil {
+			return false
+		}
+		defer done()
+	}
+	if id := actsIn(*row); id != "" {
+		release, err := s.leases.take(id, false)
+		if err != nil {
+			return false
+		}
+		defer release()
+	}
+	if err := s.recoverOne(ctx, *row); err != nil {
+		s.cfg.Log.LogAttrs(ctx, slog.LevelDebug, "it cannot be decided yet about an operation", slog.String(key.Operation, name.ID), slog.Any(key.Cause, err))
+		return false
+	}
+	return true
+}
+
+// actsIn is the workspace that an operation which was begun acts in; "" none.
+func actsIn(o operation.Operation) string {
+	var j journal
+	var e removeEvidence
+	if json.Unmarshal(o.Evidence, &j) != nil || j.Workspace != "" {
+		return j.Workspace
+	}
+	if json.Unmarshal(o.Evidence, &e) == nil && e.Removed != nil {
+		return e.Removed.Workspace
+	}
+	return ""
 }
 
 // goOn waits for the end of an effect that goes on by itself, and records it. Calls with its id wait meanwhile.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"mcpx/internal/operation"
 	"mcpx/internal/workspace"
@@ -26,10 +27,14 @@ func (c cut) run(ctx context.Context) (any, error) {
 }
 
 // TestDiskDoesNotAnswer: a disk that does not answer while a batch is applied decides nothing. The operation stays begun, nothing
-// of it is cleared away, and the next daemon carries it to its end.
+// of it is cleared away, and it is carried to its end when the disk answers again: by the daemon itself, and by the next one.
 func TestDiskDoesNotAnswer(t *testing.T) {
-	for _, tool := range []string{"edit_files", integrateTool, "resume_workspace"} {
-		t.Run(tool, func(t *testing.T) {
+	for _, c := range []struct{ tool, by string }{
+		{"edit_files", "the next daemon"}, {integrateTool, "the next daemon"}, {"resume_workspace", "the next daemon"},
+		{"edit_files", "itself"}, {integrateTool, "itself"}, {"resume_workspace", "itself"},
+	} {
+		tool := c.tool
+		t.Run(tool+" by "+c.by, func(t *testing.T) {
 			s := newShop(t)
 			handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
 			call := `"edits":[{"op":"create","path":"docs/new.md","content":"new\n"}],"operation_id":"op-000001"`
@@ -70,18 +75,25 @@ func TestDiskDoesNotAnswer(t *testing.T) {
 			if _, err := os.Stat(want); err == nil {
 				t.Error("something was applied without its staging")
 			}
+			if c.by != "itself" {
+				s.Stop() // so that the daemon does not decide it before
+			}
 			if err := os.Remove(txn); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Rename(txn+".away", txn); err != nil {
 				t.Fatal(err)
 			}
-			s.next(t)
+			if c.by != "itself" {
+				s.next(t)
+			}
+			for until := time.Now().Add(patience); s.operations(t)[0].State == operation.Dispatched && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+			}
 			if got, err := os.ReadFile(want); err != nil || string(got) != "new\n" {
 				t.Errorf("%q, %v", got, err)
 			}
-			if a := s.do(t, tool, "%s", call); !a.OK {
-				t.Errorf("%v", a.Refusal)
+			if a := s.do(t, tool, "%s", call); !a.OK || !a.Operation.Recovered {
+				t.Errorf("%+v, %v", a.Operation, a.Refusal)
 			}
 		})
 	}
