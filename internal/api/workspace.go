@@ -70,6 +70,7 @@ type WorkspaceConflict struct {
 	Kind    workspace.Conflict `json:"kind"`
 	Current string             `json:"current_sha256"`       // of what the project has now
 	Renamed string             `json:"renamed_to,omitempty"` // the name that it seems to have in the workspace, percent-encoded
+	Theirs  string             `json:"renamed_in_project,omitempty"`
 	Bundle  string             `json:"bundle,omitempty"`
 	Sides   []workspace.Side   `json:"sides,omitempty"`
 }

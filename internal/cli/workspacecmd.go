@@ -204,7 +204,10 @@ func (e *Env) conflictsText(w io.Writer, conflicts []api.WorkspaceConflict, more
 		for _, s := range c.Sides {
 			line(w, "    %-8s  %-24s  %s", s.Name, sideWords[s.Name], plain(filepath.Join(c.Bundle, s.Name)))
 		}
-		if c.Renamed != "" {
+		switch {
+		case c.Theirs != "":
+			line(w, "    the workspace has it as %s, the project as %s; --resolved leaves both", plain(c.Renamed), plain(c.Theirs))
+		case c.Renamed != "":
 			line(w, "    write MERGED to %s first; --resolved deletes the old name", plain(c.Renamed))
 		}
 	}
@@ -226,6 +229,7 @@ var conflictWords = map[workspace.Conflict]string{
 	workspace.ConflictDeleteModify: "the workspace deleted it, the project changed it",
 	workspace.ConflictModifyDelete: "the workspace changed it, the project deleted it",
 	workspace.ConflictRenameModify: "the workspace seems to have renamed it, the project changed it",
+	workspace.ConflictRenameRename: "both seem to have renamed it, to different names",
 	workspace.ConflictType:         "a file on one side is a directory or link on the other",
 	workspace.ConflictParentGone:   "the project deleted the directory that it is in",
 }

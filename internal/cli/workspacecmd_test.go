@@ -45,8 +45,9 @@ func TestConflictsText(t *testing.T) {
 		WorkspacePath: api.WorkspacePath{Path: "a.go"}, Kind: workspace.ConflictRenameModify, Renamed: "b.go",
 		Bundle: "/x", Sides: []workspace.Side{{Name: "MERGED"}},
 	}
-	(&Env{}).conflictsText(&out, []api.WorkspaceConflict{renamed}, 3)
-	for _, want := range []string{"Conflicts: 4 paths", conflictWords[workspace.ConflictRenameModify], "write MERGED to b.go first", "and 3 more"} {
+	twice := api.WorkspaceConflict{WorkspacePath: api.WorkspacePath{Path: "old.go"}, Kind: workspace.ConflictRenameRename, Renamed: "ours.go", Theirs: "theirs.go", Bundle: "/x"}
+	(&Env{}).conflictsText(&out, []api.WorkspaceConflict{renamed, twice}, 3)
+	for _, want := range []string{"Conflicts: 5 paths", conflictWords[workspace.ConflictRenameModify], "write MERGED to b.go first", "has it as ours.go, the project as theirs.go; --resolved leaves both", "and 3 more"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, out.String())
 		}

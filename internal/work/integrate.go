@@ -28,7 +28,7 @@ type IntegrateWorkspace struct {
 	Claims
 	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session"`
 	Handle   string            `json:"handle" jsonschema:"handle with its present revision"`
-	Mode     string            `json:"mode,omitempty" jsonschema:"plan, apply or undo; apply without it. plan takes no operation_id"`
+	Mode     string            `json:"mode,omitempty" jsonschema:"plan (no operation_id), apply or undo; apply without it"`
 	Seen     map[string]string `json:"seen_current,omitempty" jsonschema:"per resolved path: the current_sha256 of its conflict"`
 	Accept   map[string]string `json:"accept,omitempty" jsonschema:"with seen_current: take current or proposed"`
 	KeepOpen bool              `json:"keep_open,omitempty" jsonschema:"go on in the workspace afterwards"`
@@ -74,6 +74,7 @@ type pathPlan struct {
 	merged   *text.File
 	marked   string // of a conflict: the text with both sides
 	renamed  string // the name that it seems to have in the workspace
+	theirs   string // and in the project
 	within   bool   // it is a part of the change of a directory that takes the place of something else, or is that
 }
 
@@ -107,6 +108,7 @@ type conflictShown struct {
 	Current string             `json:"current_sha256"`
 	Bundle  string             `json:"bundle,omitempty"` // directory in the workspace
 	Renamed string             `json:"renamed_to,omitempty"`
+	Theirs  string             `json:"renamed_in_project,omitempty"`
 }
 
 // integrateEvidence is what recovery needs of an integration.
@@ -214,7 +216,8 @@ func (g *integration) plan(ctx context.Context) (err error) {
 	if err := g.planAll(ctx, inside, byPath(base)); err != nil {
 		return err
 	}
-	return g.renames(ctx)
+	g.renames(ctx)
+	return nil
 }
 
 // planAll decides about changes, and says what becomes of their paths.
@@ -489,7 +492,7 @@ func (g *integration) clashes() (all []pathPlan) {
 }
 
 func (g *integration) shown(one pathPlan, bundle string) conflictShown {
-	return conflictShown{shownPath: showPath(one.path), Kind: one.decision.Conflict, Current: shownDigest(one.current), Bundle: bundle, Renamed: text.EncodePath(one.renamed)}
+	return conflictShown{shownPath: showPath(one.path), Kind: one.decision.Conflict, Current: shownDigest(one.current), Bundle: bundle, Renamed: text.EncodePath(one.renamed), Theirs: text.EncodePath(one.theirs)}
 }
 
 // ready refuses an integration that cannot be carried out as a whole.
@@ -522,7 +525,7 @@ func (g *integration) ready(ctx context.Context) error {
 		}
 	}
 	return operation.Refuse(code, message, len(clashes)).Ending(operation.OutcomeConflict).With("conflicts", shown).With("more", more).
-		With("hint", "resolve each in the workspace (RENAME_MODIFY: write MERGED to renamed_to), or choose a side with accept; then call again with seen_current")
+		With("hint", "resolve each in the workspace (RENAME_MODIFY: write MERGED to renamed_to; RENAME_RENAME: two new names, which both stay unless one is taken away), or choose a side with accept; then call again with seen_current")
 }
 
 // unfinishedGit are files of a repository that is in the middle of something.

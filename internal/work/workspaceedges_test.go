@@ -11,6 +11,7 @@ import (
 
 	"mcpx/internal/fault"
 	"mcpx/internal/store"
+	"mcpx/internal/tree"
 	"mcpx/internal/workspace"
 )
 
@@ -208,6 +209,70 @@ func TestRenameModify(t *testing.T) {
 	read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/old.md":%q}`, handle, all[0].Current))
 	if _, err := os.Stat(filepath.Join(s.root, "docs/old.md")); err == nil || s.file(t, "docs/new.md") != string(merged) {
 		t.Errorf("the old name: %v", err)
+	}
+}
+
+// TestRenameRename: a file that has two new names since is told of before there are two files of it, with both changes in one text.
+// Whoever has seen it decides; nothing is applied before.
+func TestRenameRename(t *testing.T) {
+	s := newShop(t)
+	s.save(t, "docs/old.md", "1\n2\n3\n4\n5\n6\n")
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.remove(t, "docs/old.md")
+	w.write(t, "docs/mine.md", "one\n2\n3\n4\n5\n6\n")
+	for _, err := range []error{os.Remove(filepath.Join(s.root, "docs/old.md")), os.WriteFile(filepath.Join(s.root, "docs/theirs.md"), []byte("1\n2\n3\n4\n5\nsix\n"), 0o644)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
+	refused(t, a, workspace.Conflicts, fault.AfterFix)
+	all := a.Refusal.Details["conflicts"].([]conflictShown)
+	if len(all) != 1 || all[0].Kind != workspace.ConflictRenameRename || all[0].Path != "docs/old.md" || all[0].Renamed != "docs/mine.md" || all[0].Theirs != "docs/theirs.md" {
+		t.Fatalf("%+v", all)
+	}
+	merged, err := os.ReadFile(filepath.Join(w.Path, all[0].Bundle, "MERGED"))
+	if err != nil || string(merged) != "one\n2\n3\n4\n5\nsix\n" || s.file(t, "docs/theirs.md") != "1\n2\n3\n4\n5\nsix\n" {
+		t.Fatalf("%q, %v", merged, err)
+	}
+	if b := s.bundleOf(t, w.ID, "docs/old.md"); b.Current != all[0].Current {
+		t.Errorf("a person sees %q, an agent %q", b.Current, all[0].Current)
+	}
+	got := read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1","seen_current":{"docs/old.md":%q}`, handle, all[0].Current))
+	if len(got.Applied) != 1 || s.file(t, "docs/mine.md") != "one\n2\n3\n4\n5\n6\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestRenamesRefuseNothing: a hint for which something cannot be read is not given, and the conflict is what it was.
+func TestRenamesRefuseNothing(t *testing.T) {
+	s := newShop(t)
+	s.save(t, "docs/old.md", "1\n2\n3\n4\n5\n6\n")
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.remove(t, "docs/old.md")
+	w.write(t, "docs/new.md", "one\n2\n3\n4\n5\n6\n")
+	s.save(t, "docs/old.md", "1\n2\n3\n4\n5\nsix\n")
+	p, x, err := s.standing(t.Context(), s.row(t, w.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &integration{s: s.Service, t: &turn{}, p: p, copy: x, in: IntegrateWorkspace{Handle: handle}, seen: map[string]tree.Item{}, turned: map[string]bool{}}
+	defer g.close()
+	if g.at, err = s.open(p.Admission); err != nil {
+		t.Fatal(err)
+	}
+	base, all, err := s.diffOf(t.Context(), p, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.base = base
+	if err := g.planAll(t.Context(), all, byPath(base)); err != nil {
+		t.Fatal(err)
+	}
+	w.remove(t, "docs/new.md") // after the plan was made
+	g.renames(t.Context())
+	if clashes := g.clashes(); len(clashes) != 1 || clashes[0].decision.Conflict != workspace.ConflictDeleteModify || clashes[0].renamed != "" {
+		t.Errorf("%+v", clashes)
 	}
 }
 

@@ -44,6 +44,7 @@ const (
 	ConflictModifyDelete Conflict = "MODIFY_DELETE" // the other way round
 	ConflictType         Conflict = "TYPE"
 	ConflictRenameModify Conflict = "RENAME_MODIFY" // DELETE_MODIFY of what seems to have another name in the workspace
+	ConflictRenameRename Conflict = "RENAME_RENAME" // deleted by both, of what seems to have another new name on each side
 	ConflictParentGone   Conflict = "PARENT_GONE"
 )
 
