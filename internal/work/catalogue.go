@@ -43,6 +43,7 @@ type tool struct {
 	wait    int              // milliseconds that its call waits for the end without wait_ms; 0 is defaultWait
 	secret  []string         // arguments whose values are never stored
 	reads   func(*turn) bool // of a tool that mutates: this call of it changes nothing
+	rows    bool             // its effect is in the database alone, with its record
 
 	read   func(context.Context, *Service, *turn) (any, error)
 	change func(context.Context, *Service, store.Tx, *turn) (any, error)
@@ -180,7 +181,7 @@ func catalogue() []tool {
 		{Tool: Tool{
 			Name: "suspend_workspace", Set: SetWork, Args: SuspendWorkspace{},
 			Description: "Put a workspace aside: its work stays, its scope is free for others.",
-		}, mutates: true, class: operation.FS, begin: beginSuspend, recover: recoverRevision},
+		}, mutates: true, class: operation.FS, rows: true, begin: beginSuspend, recover: recoverRevision},
 		{Tool: Tool{
 			Name: "resume_workspace", Set: SetWork, Args: ResumeWorkspace{},
 			Description: "Go on with a workspace that was suspended, put into quarantine or removed with a snapshot. It claims its scope again, and tells what the project changed in it.",
@@ -188,7 +189,7 @@ func catalogue() []tool {
 		{Tool: Tool{
 			Name: "amend_workspace_scope", Set: SetWork, Args: AmendScope{},
 			Description: "Change what a workspace may change: its claims are made, or given up, at once.",
-		}, mutates: true, class: operation.FS, begin: beginAmend, recover: recoverRevision},
+		}, mutates: true, class: operation.FS, rows: true, begin: beginAmend, recover: recoverRevision},
 		{Tool: Tool{
 			Name: "remove_agent_workspace", Set: SetWork, Destructive: true, Args: RemoveWorkspace{},
 			Description: "Remove a workspace. Work that is not integrated is kept in a snapshot, or with if_dirty refuse the call is refused: nothing is ever lost. resume_workspace brings it back.",

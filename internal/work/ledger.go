@@ -320,17 +320,19 @@ func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, e
 		a.Status, a.Refusal.Retry = operation.OutcomeFailed, fault.NewID
 	}
 	crash.Point("op.record.before")
-	err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
-		fitted, err := s.fitted(ctx, tx, t, a)
-		if err != nil {
-			return err
+	err := s.recorded(ctx, t, data, state, &a)
+	if r, ok := errors.AsType[*operation.Refusal](err); ok && state == operation.Succeeded {
+		state, a = operation.Unknown, refusal(operation.Unclear(t.op).With("cause", r.Message)) // somebody has to look
+		if t.tool.rows {
+			state, a = operation.Failed, refusal(r.Retrying(fault.NewID).Ending(operation.OutcomeFailed))
 		}
-		a = fitted
-		if err := s.tellFiles(ctx, tx, t, data); err != nil {
-			return err
-		}
-		return s.record(ctx, tx, t, state, &a)
-	})
+		t.op.Code = string(a.Refusal.Code)
+		err = s.recorded(ctx, t, nil, state, &a)
+	}
+	if _, ok := errors.AsType[*operation.Refusal](err); ok {
+		t.keeper = nil // its rows are in no state for any end of it
+		err = s.recorded(ctx, t, nil, state, &a)
+	}
 	crash.Point("op.record.after")
 	if err != nil {
 		return s.answer(ctx, t, nil, operation.Refuse(operation.StoreDegraded, "%s was carried out, and that could not be written down yet", t.op.ID).
@@ -341,6 +343,21 @@ func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, e
 	}
 	a.Operation = t.op.Standing(false)
 	return a
+}
+
+// recorded commits the end of an operation.
+func (s *Service) recorded(ctx context.Context, t *turn, data any, state operation.State, a *operation.Answer) error {
+	return s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		fitted, err := s.fitted(ctx, tx, t, *a)
+		if err != nil {
+			return err
+		}
+		*a = fitted
+		if err := s.tellFiles(ctx, tx, t, data); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, t, state, a)
+	})
 }
 
 // record writes the end of an operation into the transaction of its last change.

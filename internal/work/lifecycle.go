@@ -46,6 +46,14 @@ type revision struct {
 	kind    event.Kind
 	summary string
 	scope   []workspace.Scope // that it has from now on; nil: the same
+	was     []workspace.Scope // and had before
+}
+
+// revisionEvidence is what recovery needs of a change of the scope: the claims are made when it is dispatched.
+type revisionEvidence struct {
+	Workspace string            `json:"workspace_id"`
+	Scope     []workspace.Scope `json:"scope,omitempty"`
+	Was       []workspace.Scope `json:"was,omitempty"`
 }
 
 func beginSuspend(ctx context.Context, s *Service, t *turn) (effect, error) {
@@ -75,7 +83,7 @@ func beginAmend(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err := t.scan(&in); err != nil {
 		return nil, err
 	}
-	r := &revision{s: s, event: workspace.Amend, kind: event.WorkspaceScoped, summary: "the scope of a workspace was changed"}
+	r := amendment(s)
 	if err := r.take(ctx, t, in.Handle); err != nil {
 		return nil, err
 	}
@@ -84,6 +92,10 @@ func beginAmend(ctx context.Context, s *Service, t *turn) (effect, error) {
 		return nil, problem(err)
 	}
 	return r, nil
+}
+
+func amendment(s *Service) *revision {
+	return &revision{s: s, event: workspace.Amend, kind: event.WorkspaceScoped, summary: "the scope of a workspace was changed"}
 }
 
 // amend computes the new scope, and keeps the bytes of BASE that it needs from now on.
@@ -121,7 +133,7 @@ func (r *revision) amend(ctx context.Context, in AmendScope) error {
 			}
 		}
 	}
-	r.scope = scope
+	r.scope, r.was = scope, r.p.Mutable
 	return nil
 }
 
@@ -134,8 +146,11 @@ func (r *revision) change(w *workspace.Workspace) (err error) {
 	return err
 }
 
-func (r *revision) stage(context.Context) (any, error) { return r.p.ID, nil }
-func (*revision) drop()                                {}
+func (r *revision) stage(context.Context) (any, error) {
+	return revisionEvidence{r.p.ID, r.scope, r.was}, nil
+}
+
+func (*revision) drop() {}
 
 func (r *revision) run(context.Context) (any, error) {
 	w := r.p.Workspace
@@ -149,6 +164,7 @@ func (r *revision) run(context.Context) (any, error) {
 	}{w.ID, w.State, scopePaths(w)}, nil
 }
 
+// keep writes another scope when it is dispatched: from then on nobody else claims what is in it.
 func (r *revision) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.Answer) error {
 	if t.op.State == operation.Claimed {
 		return nil
@@ -157,24 +173,32 @@ func (r *revision) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.
 	if err != nil {
 		return err
 	}
-	if err := w.Exactly(r.p.given); err != nil {
-		return err
-	}
-	if err := r.change(&w); err != nil {
-		return err
-	}
-	if r.scope != nil {
-		if err := claim(ctx, tx, w); err != nil {
+	switch t.op.State {
+	case operation.Dispatched:
+		if err := w.Exactly(r.p.given); err != nil {
 			return err
 		}
+		now := w
+		if err := r.change(&now); err != nil || r.scope == nil {
+			return err
+		}
+		if err := claim(ctx, tx, now); err != nil {
+			return err
+		}
+		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: now})
+	case operation.Succeeded:
+		if w, err = r.s.revise(ctx, tx, t, w.ID, a, r.change); err != nil {
+			return err
+		}
+		return r.s.tellWorkspace(ctx, tx, t, w, r.kind, r.summary, scopePaths(w))
+	case operation.Failed:
+		if r.was != nil {
+			w.Mutable = r.was
+			return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+		}
+	case operation.Claimed, operation.Unknown:
 	}
-	if t.op.State != operation.Succeeded {
-		return nil
-	}
-	if w, err = r.s.revise(ctx, tx, t, w.ID, a, r.change); err != nil {
-		return err
-	}
-	return r.s.tellWorkspace(ctx, tx, t, w, r.kind, r.summary, scopePaths(w))
+	return nil
 }
 
 func (*revision) settle(context.Context) {}
@@ -185,12 +209,27 @@ func (r *revision) close() {
 	}
 }
 
-// recoverRevision: nothing happens but in the commit of the record, so what has none has not happened.
-func recoverRevision(_ context.Context, _ *Service, t *turn) (any, ending, error) {
+// recoverRevision ends a change of the scope that was dispatched. Of everything else nothing happens but in the commit of the
+// record, so what has none has not happened.
+func recoverRevision(ctx context.Context, s *Service, t *turn) (any, ending, error) {
 	if t.op.State == operation.Claimed {
 		return nil, nil, nil
 	}
-	return nil, nil, errNotRun
+	was, err := evidenceOf[revisionEvidence](t.op)
+	if err != nil || was.Scope == nil {
+		return nil, nil, errNotRun
+	}
+	r := amendment(s)
+	r.scope, r.was = was.Scope, was.Was
+	err = s.cfg.DB.View(ctx, func(rd store.Reader) (err error) {
+		r.p.Workspace, err = rd.WorkspaceByID(ctx, workspace.ByID{ID: was.Workspace})
+		return err
+	})
+	if err != nil {
+		return nil, r, undecided(err)
+	}
+	data, err := r.run(ctx)
+	return data, r, err
 }
 
 // ResumeWorkspace are the arguments of resume_workspace.
