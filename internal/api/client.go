@@ -367,6 +367,46 @@ func (c *Client) Tokens(ctx context.Context, in TokensQuery) (TokenPage, error) 
 	return call[TokenPage](ctx, c, "token.list", in)
 }
 
+// Remote says whether clients on other machines reach this one.
+func (c *Client) Remote(ctx context.Context, in None) (Remote, error) {
+	return call[Remote](ctx, c, "remote.show", in)
+}
+
+// TurnRemoteOn lets clients on other machines ask for access.
+func (c *Client) TurnRemoteOn(ctx context.Context, in RemoteOn) (Remote, error) {
+	return call[Remote](ctx, c, "remote.on", in)
+}
+
+// TurnRemoteOff ends the access of every client.
+func (c *Client) TurnRemoteOff(ctx context.Context, in None) (RemoteOff, error) {
+	return call[RemoteOff](ctx, c, "remote.off", in)
+}
+
+// RemoteRequests lists clients that ask for access.
+func (c *Client) RemoteRequests(ctx context.Context, in None) (RemoteRequestPage, error) {
+	return call[RemoteRequestPage](ctx, c, "remote.requests", in)
+}
+
+// ApproveRemote says yes to a client.
+func (c *Client) ApproveRemote(ctx context.Context, in ApproveRemote) (RemoteDecision, error) {
+	return call[RemoteDecision](ctx, c, "remote.approve", in)
+}
+
+// DenyRemote says no to a client.
+func (c *Client) DenyRemote(ctx context.Context, in RemoteRequestRef) (RemoteDecision, error) {
+	return call[RemoteDecision](ctx, c, "remote.deny", in)
+}
+
+// RemoteClients lists clients that have access.
+func (c *Client) RemoteClients(ctx context.Context, in RemoteClientsQuery) (RemoteClientPage, error) {
+	return call[RemoteClientPage](ctx, c, "remote.list", in)
+}
+
+// RevokeRemote ends the access of a client.
+func (c *Client) RevokeRemote(ctx context.Context, in RemoteClientRef) (RemoteClientChange, error) {
+	return call[RemoteClientChange](ctx, c, "remote.revoke", in)
+}
+
 // IssueToken makes the token of an agent.
 func (c *Client) IssueToken(ctx context.Context, in IssueToken) (TokenChange, error) {
 	return call[TokenChange](ctx, c, "token.issue", in)

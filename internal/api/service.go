@@ -42,6 +42,15 @@ type Service interface {
 	RotateToken(ctx context.Context, in TokenRef) (TokenChange, error)
 	RevokeToken(ctx context.Context, in TokenRef) (TokenChange, error)
 
+	Remote(ctx context.Context, in None) (Remote, error)
+	TurnRemoteOn(ctx context.Context, in RemoteOn) (Remote, error)
+	TurnRemoteOff(ctx context.Context, in None) (RemoteOff, error)
+	RemoteRequests(ctx context.Context, in None) (RemoteRequestPage, error)
+	ApproveRemote(ctx context.Context, in ApproveRemote) (RemoteDecision, error)
+	DenyRemote(ctx context.Context, in RemoteRequestRef) (RemoteDecision, error)
+	RemoteClients(ctx context.Context, in RemoteClientsQuery) (RemoteClientPage, error)
+	RevokeRemote(ctx context.Context, in RemoteClientRef) (RemoteClientChange, error)
+
 	// What surrounds the tools of /mcp, see runtime.go.
 	Projects(ctx context.Context, in ProjectsQuery) (ProjectPage, error)
 	Project(ctx context.Context, in ProjectRef) (Project, error)

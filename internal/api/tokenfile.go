@@ -57,7 +57,7 @@ func ReadToken(path string) (auth.Value, error) {
 	if err != nil {
 		return unusable("it cannot be read", err)
 	}
-	v, err := auth.Parse(strings.TrimSuffix(string(text), "\n"))
+	v, err := auth.Parse(auth.OfAgent, strings.TrimSuffix(string(text), "\n"))
 	if err != nil {
 		return unusable("it holds no token", nil)
 	}

@@ -18,7 +18,7 @@ var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 // value is a token that depends on one byte.
 func value(t *testing.T, b byte) Value {
 	t.Helper()
-	v, err := Make(bytes.NewReader(bytes.Repeat([]byte{b}, valueBytes)))
+	v, err := Make(OfAgent, bytes.NewReader(bytes.Repeat([]byte{b}, valueBytes)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +30,11 @@ func TestValue(t *testing.T) {
 	if got := v.Reveal(); len(got) != len(Prefix)+49 || !strings.HasPrefix(got, Prefix) {
 		t.Errorf("a token is %q", got)
 	}
-	back, err := Parse(v.Reveal())
+	back, err := Parse(OfAgent, v.Reveal())
 	if err != nil || back.Digest() != v.Digest() {
 		t.Errorf("read again: %v", err)
 	}
-	if _, err := Make(bytes.NewReader(nil)); fault.From(err).Code != "token-unmade" {
+	if _, err := Make(OfAgent, bytes.NewReader(nil)); fault.From(err).Code != "token-unmade" {
 		t.Errorf("without random bytes: %v", err)
 	}
 	if value(t, 1).Digest() == v.Digest() {
@@ -54,7 +54,7 @@ func TestMalformed(t *testing.T) {
 		}
 	}
 	for _, b := range bad {
-		if _, err := Parse(b); fault.From(err).Code != "token-malformed" {
+		if _, err := Parse(OfAgent, b); fault.From(err).Code != "token-malformed" {
 			t.Errorf("%q: %v", b, err)
 		}
 	}
@@ -185,11 +185,11 @@ func TestLife(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	v, _ := Make(bytes.NewReader(make([]byte, valueBytes)))
+	v, _ := Make(OfAgent, bytes.NewReader(make([]byte, valueBytes)))
 	f.Add(v.Reveal())
 	f.Add(Prefix)
 	f.Fuzz(func(t *testing.T, text string) {
-		v, err := Parse(text)
+		v, err := Parse(OfAgent, text)
 		if err == nil && v.Reveal() != text {
 			t.Errorf("%q became %q", text, v.Reveal())
 		}

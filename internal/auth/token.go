@@ -133,7 +133,7 @@ func (b *Book) Check(text string, now time.Time) (Token, error) {
 	if text == "" {
 		return Token{}, Missing()
 	}
-	v, err := Parse(text)
+	v, err := Parse(OfAgent, text)
 	if err != nil {
 		return Token{}, err
 	}

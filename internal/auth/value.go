@@ -12,8 +12,16 @@ import (
 	"mcpx/internal/fault"
 )
 
-// Prefix begins every token of an agent, so that scanners for secrets and people recognise one.
-const Prefix = "mcpx_at_"
+// Form is a kind of token, which its beginning tells: scanners for secrets and people recognise one.
+type Form string
+
+// The forms. What is of one form never passes as another.
+const (
+	Prefix         = "mcpx_at_"
+	OfAgent   Form = Prefix
+	OfAccess  Form = "mcpx_oa_" // over OAuth
+	OfRefresh Form = "mcpx_or_"
+)
 
 const (
 	valueBytes    = 32 // random bytes of a token: nobody guesses 256 bits
@@ -22,22 +30,25 @@ const (
 )
 
 // Value is a token as it is sent. It prints itself as its prefix only.
-type Value struct{ text string }
+type Value struct {
+	form Form
+	text string
+}
 
 // Make makes a token from random bytes (crypto/rand.Reader in the product).
-func Make(random io.Reader) (Value, error) {
+func Make(f Form, random io.Reader) (Value, error) {
 	raw := make([]byte, valueBytes)
 	if _, err := io.ReadFull(random, raw); err != nil {
 		return Value{}, fault.New(fault.Internal, "token-unmade").Saying("there are no random bytes for a token").Because(err)
 	}
 	body := base64.RawURLEncoding.EncodeToString(raw)
-	return Value{Prefix + body + checksum(body)}, nil
+	return Value{f, string(f) + body + checksum(body)}, nil
 }
 
 // Parse reads a token as somebody sent it. What was cut off or mistyped is told from what is unknown, without a look at
 // any record.
-func Parse(text string) (Value, error) {
-	rest, ok := strings.CutPrefix(text, Prefix)
+func Parse(f Form, text string) (Value, error) {
+	rest, ok := strings.CutPrefix(text, string(f))
 	if !ok || len(rest) != bodyLength+checkedLength {
 		return Value{}, Malformed()
 	}
@@ -46,7 +57,7 @@ func Parse(text string) (Value, error) {
 	if err != nil || len(raw) != valueBytes || checksum(body) != sum {
 		return Value{}, Malformed()
 	}
-	return Value{text}, nil
+	return Value{f, text}, nil
 }
 
 func checksum(body string) string {
@@ -65,7 +76,7 @@ func (v Value) Digest() string {
 }
 
 // String keeps a token out of what is printed.
-func (v Value) String() string { return Prefix + "[redacted]" }
+func (v Value) String() string { return string(v.form) + "[redacted]" }
 
 // GoString is String.
 func (v Value) GoString() string { return v.String() }

@@ -110,6 +110,14 @@ var jsonOf = map[string][]string{
 	"project show":                 {"a"},
 	"project trust":                {"a"},
 	"ps":                           {},
+	"remote approve":               {"id"},
+	"remote deny":                  {"id"},
+	"remote list":                  {},
+	"remote off":                   {},
+	"remote on":                    {"--url", "https://a.example"},
+	"remote requests":              {},
+	"remote revoke":                {"dg_a"},
+	"remote status":                {},
 	"rollback":                     {"rcp_a"},
 	"server add":                   {"a", "--no-check", "--", "x"},
 	"server call":                  {"a", "t"},
@@ -310,7 +318,7 @@ func newAnswering(t *testing.T) (*terminalOf, string) {
 
 // someToken is a token that nobody issued: that of the agent whose name is agent.
 var someToken = func() string {
-	v, err := auth.Make(bytes.NewReader(make([]byte, 64)))
+	v, err := auth.Make(auth.OfAgent, bytes.NewReader(make([]byte, 64)))
 	if err != nil {
 		panic(err)
 	}

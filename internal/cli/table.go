@@ -20,6 +20,7 @@ var groups = []Group{
 	{Path: "job", Short: "See the commands that agents run at /mcp"},
 	{Path: "workspace", Short: "See and move the work of agents in copies of a project"},
 	{Path: "generation", Short: "Make, check and audit builds of what commands in workspaces produce"},
+	{Path: "remote", Short: "Access of web chats and other machines: let clients in, and end it"},
 	{Path: "token", Short: "Make, rotate and end the tokens of agents"},
 }
 
@@ -49,6 +50,7 @@ func commands() []Command {
 		jobList, jobShow, jobLogs, jobStop,
 		workspaceList, workspaceShow, workspaceDiff, workspaceCreate, workspaceIntegrate, workspaceUndo, workspaceSuspend, workspaceResume, workspaceRemove,
 		generationList, generationShow, generationVerify, generationProduce, generationConsume, generationRetain, generationRelease,
+		remoteOn, remoteOff, remoteShow, remoteRequests, remoteApprove, remoteDeny, remoteList, remoteRevoke,
 		tokenIssue, tokenList, tokenRotate, tokenRevoke, tokenPrint, tokenEnv,
 		tui,
 		demoServer, version,

@@ -105,6 +105,9 @@ type Config struct {
 	// Directories says what is where projects are; HandoffKey makes the tokens of hand-overs, the same as for the tools.
 	Directories Directories
 	HandoffKey  []byte
+	// Remote is the listener for clients of other machines; RemoteKey seals the ids of such clients.
+	Remote    RemoteListener
+	RemoteKey []byte
 	// Holds are the operations at /mcp that wait for a person.
 	Holds Holds
 	// Work carries out the tools of /mcp.
@@ -172,6 +175,7 @@ type Control struct {
 	files sync.Mutex
 
 	tokens tokens
+	remote remote
 
 	stirred chan struct{} // has a value when plans may have to be made anew
 
@@ -228,6 +232,8 @@ func New(c Config) (*Control, error) {
 		{"Restart", c.Restart == nil},
 		{"Reload", c.Reload == nil},
 		{"TokenFiles", c.TokenFiles == nil},
+		{"Remote", c.Remote == nil},
+		{"RemoteKey", len(c.RemoteKey) < 32},
 		{"Random", c.Random == nil},
 		{"ProbeHub", c.ProbeHub == nil},
 		{"Directories", c.Directories == nil},
@@ -253,6 +259,7 @@ func New(c Config) (*Control, error) {
 	c.Tools.control = control
 	control.tokens.used, control.tokens.refused, control.tokens.flushed = map[string]time.Time{}, map[string]*refusals{}, c.Now()
 	control.tokens.book.Store(auth.NewBook(nil))
+	control.remote.consents, control.remote.registrar = auth.NewConsents(), auth.NewRegistrar(c.RemoteKey)
 	return control, nil
 }
 
@@ -261,6 +268,9 @@ func (c *Control) Load(ctx context.Context) error {
 	c.change.Lock()
 	defer c.change.Unlock()
 	if err := c.loadTokens(ctx); err != nil {
+		return err
+	}
+	if err := c.loadRemote(ctx); err != nil {
 		return err
 	}
 	if _, err := c.takeFilesLocked(ctx); err != nil {

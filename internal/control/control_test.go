@@ -17,6 +17,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/approval"
+	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/event"
@@ -97,7 +98,15 @@ type bench struct {
 	holds        fakeHolds
 	work         fakeWork
 	keeper       fakeRetention
+	remoted      fakeRemote
 }
+
+// fakeRemote notes where it listens.
+type fakeRemote struct{ at auth.Remote }
+
+func (r *fakeRemote) Open(at auth.Remote)   { r.at = at }
+func (r *fakeRemote) Close()                { r.at = auth.Remote{} }
+func (r *fakeRemote) State() (bool, string) { return r.at.On, "" }
 
 // fakeHolds notes which approvals ended, and for which sessions they were withdrawn.
 type fakeHolds struct{ ended, withdrawn []string }
@@ -160,6 +169,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 			b.reloads++
 			return api.Reloaded{Applied: []string{"a.b"}}, nil
 		},
+		Remote: &b.remoted, RemoteKey: bytes.Repeat([]byte{7}, 32),
 		TokenFiles: b.tokens, Random: rand.Reader, Directories: b.dirs, HandoffKey: []byte("key of this daemon"), Holds: &b.holds, Work: &b.work, Repositories: b.repos, Retention: &b.keeper,
 		ProbeHub: func(_ context.Context, token string) (bool, error) { return b.letIn(token) },
 		IDs:      id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),

@@ -39,7 +39,7 @@ const channelLoop = "loop"
 func actorOf(ctx context.Context) event.Actor {
 	p, proved := api.PrincipalOf(ctx)
 	if !proved {
-		return event.Actor{Principal: api.Owner.Name, Channel: channelLoop}
+		return event.Actor{Principal: api.Owner.Name, Channel: cmp.Or(api.CallerOf(ctx).Channel, channelLoop)}
 	}
 	caller := api.CallerOf(ctx)
 	return event.Actor{Principal: p.Name, Client: caller.Client, Channel: cmp.Or(caller.Channel, "cli")}

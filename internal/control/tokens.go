@@ -331,7 +331,7 @@ func (c *Control) issue(ctx context.Context, agent string, scopes []auth.Scope, 
 		// Nobody can give its value any more: another one takes its place.
 		return c.replaceLocked(ctx, live, "issued", "the value of its token was lost, so %s has another one")
 	}
-	v, err := auth.Make(c.cfg.Random)
+	v, err := auth.Make(auth.OfAgent, c.cfg.Random)
 	if err != nil {
 		return api.TokenChange{}, err
 	}
@@ -382,7 +382,7 @@ func (c *Control) RotateToken(ctx context.Context, in api.TokenRef) (api.TokenCh
 }
 
 func (c *Control) replaceLocked(ctx context.Context, old auth.Token, state, text string) (api.TokenChange, error) {
-	v, err := auth.Make(c.cfg.Random)
+	v, err := auth.Make(auth.OfAgent, c.cfg.Random)
 	if err != nil {
 		return api.TokenChange{}, err
 	}

@@ -7,9 +7,7 @@ package daemon
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,6 +83,7 @@ type Daemon struct {
 	loopback  *localapi.Loopback
 	gate      *httpedge.Gate
 	front     *httpedge.Front
+	public    *public
 	tcp       net.Listener
 	unix      net.Listener
 	serving   bool // start succeeded: the socket in the file system is ours
@@ -187,6 +186,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	// The routes are loaded: from here on whoever connects gets an answer.
 	d.loopback.Serve(d.tcp)
 	d.local.Serve(d.unix)
+	d.control.OpenRemote()
 	d.serving = true
 	crash.Point("daemon.listening")
 	me.Listener = d.about.Listener
@@ -249,11 +249,13 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		return err
 	}
 	certificates := newCertificates(d)
+	d.public = &public{log: telemetry.For(c.Log, "httpedge")}
 	d.control, err = control.New(control.Config{
 		DB: db, Gateway: d.gateway, Logs: logs{tails}, Reach: d.reach, Observe: d.observe, Tools: guard, CatalogFiles: d.catalogFiles, Spell: spell, Target: files, Look: d.look, Agents: d.agents, ParseAgent: parseAgent,
 		Person: d.person, CheckBackup: d.checkBackup, NotedHead: d.notedHead, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Work: d.worker, Repositories: d.worker, Retention: d.keeper, Output: d.jobOutput,
+		Remote: d.public, RemoteKey: derivedKey(seal, "ids of clients over OAuth"),
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})
@@ -318,10 +320,8 @@ func (d *Daemon) routes(servers tools.Handler) (tools.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	seal := hmac.New(sha256.New, key) // a key of its own: what one seals must not pass as what another does
-	seal.Write([]byte("sessions of mcp_hub"))
 	hub, err := tools.NewHub(tools.HubConfig{
-		Service: d.control, Authenticate: d.control.Authenticate, Key: seal.Sum(nil), Version: d.cfg.Version, Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "tools"),
+		Service: d.control, Authenticate: d.control.Authenticate, Key: derivedKey(key, "sessions of mcp_hub"), Version: d.cfg.Version, Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "tools"),
 	})
 	if err != nil {
 		return nil, err
@@ -330,6 +330,7 @@ func (d *Daemon) routes(servers tools.Handler) (tools.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.public.server = d.publicServer(runtime)
 	return tools.Beside(servers, hub, runtime), nil
 }
 
@@ -485,6 +486,9 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	edges, cut := context.WithCancel(ctx)
 	defer cut()
 	var closing sync.WaitGroup
+	if d.public != nil {
+		closing.Go(d.public.Close)
+	}
 	if d.loopback != nil {
 		closing.Go(func() { d.loopback.Stop(edges) })
 	}

@@ -7,9 +7,12 @@ import (
 	"crypto/sha256"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"mcpx/internal/approval"
+	"mcpx/internal/auth"
 	"mcpx/internal/clientfile"
+	"mcpx/internal/httpedge"
 	"mcpx/internal/id"
 	"mcpx/internal/key"
 	"mcpx/internal/policy"
@@ -21,8 +24,13 @@ import (
 
 // workKey makes digests of arguments and tokens of hand-overs, in the tools and in the commands alike.
 func workKey(key []byte) []byte {
-	own := hmac.New(sha256.New, key) // as for the sessions of mcp_hub
-	own.Write([]byte("operations and hand-overs"))
+	return derivedKey(key, "operations and hand-overs")
+}
+
+// derivedKey is a key of its own for one purpose: what one seals must not pass as what another does.
+func derivedKey(key []byte, purpose string) []byte {
+	own := hmac.New(sha256.New, key)
+	own.Write([]byte(purpose))
 	return own.Sum(nil)
 }
 
@@ -105,6 +113,12 @@ func (d *Daemon) recoverOperations(ctx context.Context) {
 // runtime is what serves /mcp.
 func (d *Daemon) runtime() (tools.Handler, error) {
 	return tools.NewRuntime(tools.RuntimeConfig{
-		Worker: d.worker, Who: d.front.Principal, Version: d.cfg.Version, Log: telemetry.For(d.cfg.Log, "tools"),
+		Worker: d.worker, Who: d.front.Principal, Remote: fromRemote, Version: d.cfg.Version, Log: telemetry.For(d.cfg.Log, "tools"),
 	})
+}
+
+// fromRemote says on whose behalf a client of another machine was let in.
+func fromRemote(ctx context.Context) (tools.Caller, bool) {
+	a, ok := httpedge.Admitted(ctx)
+	return tools.Caller{Principal: a.Principal, Channel: "remote", ReadOnly: !slices.Contains(a.Scopes, auth.RuntimeUse)}, ok
 }

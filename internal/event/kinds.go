@@ -60,6 +60,14 @@ const (
 	AuthTokenDenied  Kind = "auth.token_denied"
 	AuthOriginDenied Kind = "auth.origin_denied"
 
+	RemoteOn            Kind = "remote.on"
+	RemoteOff           Kind = "remote.off"
+	RemoteApproved      Kind = "remote.approved"
+	RemoteDenied        Kind = "remote.denied"
+	RemoteAccessGiven   Kind = "remote.access_given"
+	RemoteAccessRevoked Kind = "remote.access_revoked"
+	RemoteRefused       Kind = "remote.refused"
+
 	AgentManaged         Kind = "agent.managed"
 	AgentMounted         Kind = "agent.mounted"
 	AgentCertified       Kind = "agent.certified"
@@ -203,6 +211,14 @@ var Kinds = map[Kind]string{
 	AuthTokenRevoked: "A token counts no more.",
 	AuthTokenDenied:  "Somebody without a valid token was refused.",
 	AuthOriginDenied: "A web page of another origin was refused.",
+
+	RemoteOn:            "Clients on other machines can ask for access.",
+	RemoteOff:           "No client on another machine has access any more.",
+	RemoteApproved:      "A person said yes to a client; the event never holds the code.",
+	RemoteDenied:        "A person said no to a client.",
+	RemoteAccessGiven:   "A client got access over OAuth.",
+	RemoteAccessRevoked: "The access of a client ended before its time.",
+	RemoteRefused:       "Somebody on another machine was refused.",
 
 	AgentManaged:         "A person said how far mcpx goes with an agent.",
 	AgentMounted:         "A person said which servers an agent shall have.",

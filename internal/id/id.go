@@ -34,6 +34,7 @@ const (
 	Build       Prefix = "b" // with the beginning of its tree hash
 	Candidate   Prefix = "cand"
 	Audit       Prefix = "aud"
+	Delegation  Prefix = "dg"
 )
 
 // Source makes ids. Time and randomness come in as values, so tests get the ids they expect.

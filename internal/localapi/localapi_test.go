@@ -390,6 +390,7 @@ func TestTable(t *testing.T) {
 		"job.list": "Jobs", "job.show": "Job", "job.logs": "JobLogs", "job.stop": "StopJob",
 		"workspace.list": "Workspaces", "workspace.show": "Workspace", "workspace.diff": "WorkspaceDiff", "workspace.plan": "PlanIntegration", "workspace.create": "CreateWorkspace", "workspace.integrate": "IntegrateWorkspace", "workspace.undo": "UndoIntegration", "workspace.suspend": "SuspendWorkspace", "workspace.resume": "ResumeWorkspace", "workspace.remove": "RemoveWorkspace",
 		"generation.list": "Generations", "generation.show": "Generation", "generation.verify": "VerifyGeneration", "generation.produce": "ProduceGeneration", "generation.consume": "ConsumeGeneration", "generation.retain": "RetainGeneration", "generation.release": "ReleaseGeneration",
+		"remote.show": "Remote", "remote.on": "TurnRemoteOn", "remote.off": "TurnRemoteOff", "remote.requests": "RemoteRequests", "remote.approve": "ApproveRemote", "remote.deny": "DenyRemote", "remote.list": "RemoteClients", "remote.revoke": "RevokeRemote",
 		"token.list": "Tokens", "token.issue": "IssueToken", "token.rotate": "RotateToken", "token.revoke": "RevokeToken", "agent.check": "CheckAgents", "agent.capabilities": "AuthCapabilities", "agent.control": "InstallControl", "agent.mount": "MountServer",
 		"service.install": "InstallService", "profile.list": "Profiles", "profile.show": "Profile", "profile.set": "SetProfile",
 		"hub.status": "HubStatus", "hub.plans": "HubPlans", "hub.plan": "HubPlan", "hub.entry": "HubEntry", "hub.runtime": "HubRuntime",

@@ -46,6 +46,7 @@ type Reader interface {
 	converge.Reader
 	approval.Reader
 	auth.Reader
+	auth.DelegationReader
 	event.Reader
 	event.BodyReader
 	operation.Reader
@@ -69,6 +70,7 @@ type Tx interface {
 	converge.Store
 	approval.Store
 	auth.Store
+	auth.DelegationStore
 	event.Log
 	event.BodyStore
 	operation.Store

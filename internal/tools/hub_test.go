@@ -138,7 +138,7 @@ func (b *bench) token(agent string, scopes ...auth.Scope) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made++
-	v, err := auth.Make(bytes.NewReader(bytes.Repeat([]byte{byte(b.made)}, 32)))
+	v, err := auth.Make(auth.OfAgent, bytes.NewReader(bytes.Repeat([]byte{byte(b.made)}, 32)))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestEveryRequestNeedsAToken(t *testing.T) {
 	expired, revoked, narrow := b.token("codex"), b.token("codex"), b.token("codex", auth.ServersUse)
 	b.change(1, func(t auth.Token) auth.Token { t.Expires = b.now; return t })
 	b.change(2, func(t auth.Token) auth.Token { t.Revoked = b.now; return t })
-	unknown, _ := auth.Make(bytes.NewReader(bytes.Repeat([]byte{99}, 32)))
+	unknown, _ := auth.Make(auth.OfAgent, bytes.NewReader(bytes.Repeat([]byte{99}, 32)))
 	for _, request := range []struct{ method, session, body string }{
 		{"POST", "", initialize("2025-06-18")},
 		{"POST", "", modernAsk},
@@ -461,7 +461,7 @@ func TestRotation(t *testing.T) {
 	b := newBench(t)
 	old := b.token("codex")
 	session := b.session(old)
-	v, err := auth.Make(bytes.NewReader(bytes.Repeat([]byte{77}, 32)))
+	v, err := auth.Make(auth.OfAgent, bytes.NewReader(bytes.Repeat([]byte{77}, 32)))
 	if err != nil {
 		t.Fatal(err)
 	}

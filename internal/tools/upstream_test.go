@@ -36,7 +36,7 @@ func (p passer) Do(_ context.Context, c work.Call) operation.Answer {
 func TestRT130OnTheWire(t *testing.T) {
 	result := `{"content":[{"type":"hologram","depth":9007199254740993,"x":1.50}],"structuredContent":{"n":18446744073709551616},"vendor":[1e3],"isError":true,"resultType":"complete","_meta":{"vendor/a":1}}`
 	h, err := NewRuntime(RuntimeConfig{
-		Worker: passer{result}, Version: "1", Log: slog.New(slog.DiscardHandler), Who: func(*http.Request) (string, bool) { return "owner", true },
+		Worker: passer{result}, Version: "1", Log: slog.New(slog.DiscardHandler), Who: func(*http.Request) (string, bool) { return "owner", true }, Remote: nobody,
 	})
 	if err != nil {
 		t.Fatal(err)

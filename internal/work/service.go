@@ -136,6 +136,7 @@ type Call struct {
 	Principal string // whose call it is
 	Client    string // the program, as it calls itself: a label
 	Channel   string // how it came: a label
+	ReadOnly  bool   // the caller was let in for calls that change nothing
 	// Check holds arguments against the schema of a tool that is on. It is asked after the replay check: an exact retry of a
 	// call from before a change of the schema is answered.
 	Check func(tool string, args json.RawMessage) error
@@ -261,6 +262,10 @@ func (s *Service) Do(ctx context.Context, c Call) (a operation.Answer) {
 func (s *Service) dispatch(ctx context.Context, t *turn) operation.Answer {
 	tool := t.tool
 	if tool.changes(t) {
+		if t.ReadOnly {
+			return refusal(operation.Refuse(operation.RoleDenied, "you were let in to read only, and %s changes something", t.Tool).Retrying(fault.Never).
+				With("hint", "a person lets this client in again for more: it asks for the scope runtime:use"))
+		}
 		return s.operate(ctx, t)
 	}
 	if err := s.admit(t); err != nil {

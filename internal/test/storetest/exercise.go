@@ -58,6 +58,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Pair) {
 	}
 	maps.Copy(methods, stagedCases)
 	maps.Copy(methods, tokenCases)
+	maps.Copy(methods, delegationCases)
 	maps.Copy(methods, operationCases)
 	maps.Copy(methods, jobCases)
 	maps.Copy(methods, workspaceCases)

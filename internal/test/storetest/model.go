@@ -39,6 +39,7 @@ type state struct {
 	shelf
 	kiln
 	remote
+	admission
 	credentials map[string]catalog.Credential // by name
 }
 
@@ -46,7 +47,7 @@ var _ store.DB = (*Model)(nil)
 
 // NewModel makes an empty store.
 func NewModel() *Model {
-	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, tokens: map[string]auth.Token{}, governance: newGovernance(), staged: newStaged(), ledger: newLedger(), yard: newYard(), shelf: newShelf(), kiln: newKiln(), remote: newRemote(), credentials: map[string]catalog.Credential{}}}
+	return &Model{state: state{servers: map[string]catalog.Server{}, sessions: map[string]store.Session{}, tokens: map[string]auth.Token{}, governance: newGovernance(), staged: newStaged(), ledger: newLedger(), yard: newYard(), shelf: newShelf(), kiln: newKiln(), remote: newRemote(), admission: newAdmission(), credentials: map[string]catalog.Credential{}}}
 }
 
 // View runs fn on one snapshot.
@@ -85,7 +86,7 @@ func (m *Model) Stopped() error { return nil }
 func (s *state) clone() state {
 	return state{
 		servers: maps.Clone(s.servers), sessions: maps.Clone(s.sessions), seq: s.seq, epoch: s.epoch, governance: s.governance.clone(),
-		staged: s.staged.clone(), remote: s.remote.clone(), ledger: ledger{maps.Clone(s.operations), maps.Clone(s.results), s.opened}, yard: yard{maps.Clone(s.jobs), s.reserved}, shelf: shelf{maps.Clone(s.workspaces), s.integrations, s.shelved}, kiln: s.kiln.clone(), tokens: maps.Clone(s.tokens), credentials: maps.Clone(s.credentials),
+		staged: s.staged.clone(), remote: s.remote.clone(), admission: s.admission.clone(), ledger: ledger{maps.Clone(s.operations), maps.Clone(s.results), s.opened}, yard: yard{maps.Clone(s.jobs), s.reserved}, shelf: shelf{maps.Clone(s.workspaces), s.integrations, s.shelved}, kiln: s.kiln.clone(), tokens: maps.Clone(s.tokens), credentials: maps.Clone(s.credentials),
 	}
 }
 

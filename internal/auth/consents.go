@@ -1,0 +1,352 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpx/internal/fault"
+)
+
+// How long things of a consent count.
+const (
+	consentLife = 10 * time.Minute // of a question
+	spokenLife  = 5 * time.Minute  // of the code that the person types
+	codeLife    = time.Minute      // of an authorization code (OAuth 2.1 section 4.1.2: ten minutes at most)
+)
+
+const (
+	// maxConsents bounds the open questions: anybody who reaches the listener can ask. The oldest makes room.
+	maxConsents = 256
+	// maxTries bounds what may be typed for one question: of a billion codes.
+	maxTries = 5
+	// maxCodes bounds the authorization codes that are kept, used ones included; there is one for each yes of a person.
+	maxCodes = 256
+)
+
+// Consent is a question to the person: may this client have access? It is asked in a browser that may be anybody's, so the
+// yes is said at the machine itself, which gives a code, and the code is typed in the browser: who asks and who says yes
+// are proved to be one.
+type Consent struct {
+	ID       string // short, for a person to compare and type
+	Client   Client
+	Redirect string
+	State    string
+	Scopes   []Scope
+	Asked    time.Time
+	Until    time.Time
+	Approved bool // a code was given, and nobody typed it yet
+
+	challenge string
+	browser   string // digest of the cookie of the browser that asked
+	spoken    string // digest of the code that the person was given; "" none
+	tries     int
+}
+
+// Issued is what a client gets for an authorization code.
+type Issued struct {
+	Client     Client
+	Redirect   string
+	Scopes     []Scope
+	Delegation string // id that was chosen for the delegation
+	challenge  string
+	until      time.Time
+	used       bool
+}
+
+// Consents are the questions that are open, and the authorization codes that were not used yet. They are in memory alone: a
+// daemon that is started anew asks again.
+type Consents struct {
+	mu      sync.Mutex // guards the fields below
+	waiting map[string]*Consent
+	codes   map[string]*Issued // by digest
+}
+
+// NewConsents makes an empty set.
+func NewConsents() *Consents {
+	return &Consents{waiting: map[string]*Consent{}, codes: map[string]*Issued{}}
+}
+
+// alphabet has no letters and digits that look alike; 32 of them make 5 bits each.
+const alphabet = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+
+// spell makes a text for people of n characters.
+func spell(random io.Reader, n int) (string, error) {
+	raw := make([]byte, n)
+	if _, err := io.ReadFull(random, raw); err != nil {
+		return "", fault.New(fault.Internal, "token-unmade").Saying("there are no random bytes for a code").Because(err)
+	}
+	for i, b := range raw {
+		raw[i] = alphabet[int(b)%len(alphabet)]
+	}
+	return string(raw), nil
+}
+
+// spelled is what a person typed, as it was made: without what groups it, in capitals.
+func spelled(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == ' ' {
+			return -1
+		}
+		return r
+	}, strings.ToUpper(strings.TrimSpace(text)))
+}
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// secretText makes an unguessable text for machines.
+func secretText(random io.Reader) (string, error) {
+	raw := make([]byte, valueBytes)
+	if _, err := io.ReadFull(random, raw); err != nil {
+		return "", fault.New(fault.Internal, "token-unmade").Saying("there are no random bytes for a code").Because(err)
+	}
+	return hex.EncodeToString(raw), nil
+}
+
+// Ask opens a question about a request that was checked. cookie is for the browser that asks: only it may answer.
+func (s *Consents) Ask(a Ask, c Client, scopes []Scope, now time.Time, random io.Reader) (q Consent, cookie string, err error) {
+	if cookie, err = secretText(random); err != nil {
+		return Consent{}, "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweepLocked(now)
+	var name string
+	for name == "" || s.waiting[name] != nil {
+		if name, err = spell(random, 6); err != nil {
+			return Consent{}, "", err
+		}
+	}
+	if len(s.waiting) >= maxConsents {
+		delete(s.waiting, s.oldestLocked())
+	}
+	one := &Consent{
+		ID: name, Client: c, Redirect: a.Redirect, State: a.State, Scopes: scopes, Asked: now, Until: now.Add(consentLife),
+		challenge: a.Challenge, browser: digestOf(cookie),
+	}
+	s.waiting[name] = one
+	return *one, cookie, nil
+}
+
+// oldestLocked is the question that makes room: one that nobody said yes to, if there is any.
+func (s *Consents) oldestLocked() string {
+	all := s.listLocked()
+	for _, q := range all {
+		if !q.Approved {
+			return q.ID
+		}
+	}
+	return all[0].ID
+}
+
+func (s *Consents) listLocked() []Consent {
+	all := make([]Consent, 0, len(s.waiting))
+	for _, q := range s.waiting {
+		all = append(all, *q)
+	}
+	slices.SortFunc(all, func(a, b Consent) int {
+		if c := a.Asked.Compare(b.Asked); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return all
+}
+
+func (s *Consents) sweepLocked(now time.Time) {
+	for name, q := range s.waiting {
+		if !now.Before(q.Until) {
+			delete(s.waiting, name)
+		}
+	}
+	for digest, i := range s.codes {
+		if !now.Before(i.until.Add(consentLife)) { // a used one is known a while longer: its second use is an attack
+			delete(s.codes, digest)
+		}
+	}
+}
+
+// Waiting are the open questions, the oldest first.
+func (s *Consents) Waiting(now time.Time) []Consent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweepLocked(now)
+	return s.listLocked()
+}
+
+// Approve is the yes of the person: the code that is to be typed in the browser. Saying it again gives another code.
+// narrow, when it is not empty, is what the person allows of what was asked for.
+func (s *Consents) Approve(name string, narrow []Scope, now time.Time, random io.Reader) (Consent, string, error) {
+	text, err := spell(random, 8)
+	if err != nil {
+		return Consent{}, "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, err := s.openLocked(name, now)
+	if err != nil {
+		return Consent{}, "", err
+	}
+	if len(narrow) > 0 {
+		q.Scopes = slices.DeleteFunc(slices.Clone(q.Scopes), func(have Scope) bool { return !slices.Contains(narrow, have) })
+		if len(q.Scopes) == 0 {
+			q.Scopes = slices.Clone(narrow)
+		}
+	}
+	q.spoken, q.Approved, q.tries = digestOf(text), true, 0
+	if until := now.Add(spokenLife); until.After(q.Until) {
+		q.Until = until
+	}
+	return *q, text[:4] + "-" + text[4:], nil
+}
+
+// Deny is the no of the person.
+func (s *Consents) Deny(name string, now time.Time) (Consent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, err := s.openLocked(name, now)
+	if err != nil {
+		return Consent{}, err
+	}
+	delete(s.waiting, q.ID)
+	return *q, nil
+}
+
+func (s *Consents) openLocked(name string, now time.Time) (*Consent, error) {
+	s.sweepLocked(now)
+	if q := s.waiting[spelled(name)]; q != nil {
+		return q, nil
+	}
+	return nil, NoConsent(name)
+}
+
+// NoConsent is the error for a name under which nobody asks.
+func NoConsent(name string) *fault.Error {
+	return fault.New(fault.NotFound, "consent-unknown").Saying("no client asks for access under %q", name).
+		Hinting("`mcpx remote requests` shows who asks; a question is open for %d minutes", int(consentLife/time.Minute))
+}
+
+// Mark is what a form of the page carries: a page of somebody else, which does not know the cookie, cannot send it.
+func Mark(name, cookie string) string {
+	mac := hmac.New(sha256.New, []byte(cookie))
+	mac.Write([]byte("consent " + name))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Find is the question of the browser with this cookie.
+func (s *Consents) Find(name, cookie string, now time.Time) (Consent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, err := s.ofLocked(name, cookie, now)
+	if err != nil {
+		return Consent{}, err
+	}
+	return *q, nil
+}
+
+func (s *Consents) ofLocked(name, cookie string, now time.Time) (*Consent, error) {
+	s.sweepLocked(now)
+	q := s.waiting[name]
+	if q == nil || subtle.ConstantTimeCompare([]byte(q.browser), []byte(digestOf(cookie))) != 1 {
+		return nil, deny(InvalidRequest, "this question is not open any more: begin again in your client")
+	}
+	return q, nil
+}
+
+// Typed is what the browser sends.
+type Typed struct {
+	Consent string
+	Cookie  string
+	Mark    string
+	Code    string
+	Refuse  bool // the person said no in the browser
+}
+
+// Answer takes what was typed. With the code of the person it gives an authorization code for the client; delegation is the id
+// that the delegation will have. A Denial that is open goes to the client; every other one is shown on the page.
+func (s *Consents) Answer(in Typed, delegation string, now time.Time, random io.Reader) (q Consent, code string, err error) {
+	if code, err = secretText(random); err != nil {
+		return Consent{}, "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, err := s.ofLocked(in.Consent, in.Cookie, now)
+	if err != nil {
+		return Consent{}, "", err
+	}
+	q = *one
+	if !hmac.Equal([]byte(in.Mark), []byte(Mark(in.Consent, in.Cookie))) {
+		return q, "", deny(InvalidRequest, "the form was not made for this page: load it again")
+	}
+	if in.Refuse {
+		delete(s.waiting, q.ID)
+		no := deny(AccessDenied, "the person said no")
+		no.Open = true
+		return q, "", no
+	}
+	if one.tries++; one.tries > maxTries {
+		delete(s.waiting, q.ID)
+		no := deny(AccessDenied, "too many codes were tried")
+		no.Open = true
+		return q, "", no
+	}
+	if one.spoken == "" || subtle.ConstantTimeCompare([]byte(one.spoken), []byte(digestOf(spelled(in.Code)))) != 1 {
+		return q, "", deny(AccessDenied, "this is not the code; %d of %d tries are left", maxTries-one.tries, maxTries)
+	}
+	delete(s.waiting, q.ID)
+	if len(s.codes) >= maxCodes {
+		return q, "", &Denial{Code: TemporarilyUnavailable, Text: "too many clients are let in at once; try again in a minute", Open: true}
+	}
+	s.codes[digestOf(code)] = &Issued{Client: q.Client, Redirect: q.Redirect, Scopes: q.Scopes, Delegation: delegation, challenge: q.challenge, until: now.Add(codeLife)}
+	return q, code, nil
+}
+
+// Redemption is what a client sends for a code (OAuth 2.1 section 4.1.3).
+type Redemption struct {
+	Code     string
+	Client   string
+	Redirect string // "" it does not say (OAuth 2.1 does not ask for it)
+	Verifier string
+}
+
+// ReplayedCode is the error for a code that was used already: what it gave is in two hands (OAuth 2.1 section 4.1.2).
+type ReplayedCode struct{ Delegation string }
+
+func (e *ReplayedCode) Error() string {
+	return fmt.Sprintf("%s: the code of %s was used already", InvalidGrant, e.Delegation)
+}
+
+// Redeem takes an authorization code. A code counts once, whether what came with it was right or not.
+func (s *Consents) Redeem(in Redemption, now time.Time) (Issued, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.codes[digestOf(in.Code)]
+	switch {
+	case i == nil:
+		return Issued{}, deny(InvalidGrant, "the code is not known")
+	case i.used:
+		return Issued{}, &ReplayedCode{i.Delegation}
+	}
+	i.used = true
+	switch {
+	case !now.Before(i.until):
+		return Issued{}, deny(InvalidGrant, "the code is over")
+	case i.Client.ID != in.Client:
+		return Issued{}, deny(InvalidGrant, "the code is of another client")
+	case in.Redirect != "" && in.Redirect != i.Redirect:
+		return Issued{}, deny(InvalidGrant, "redirect_uri is another one than that of the request")
+	case !verifies(in.Verifier, i.challenge):
+		return Issued{}, deny(InvalidGrant, "code_verifier does not fit code_challenge")
+	}
+	return *i, nil
+}

@@ -1,0 +1,62 @@
+package auth
+
+import (
+	"net/url"
+	"path"
+	"strings"
+
+	"mcpx/internal/fault"
+)
+
+// Remote says how clients that are not on this machine reach it. The zero value: not at all.
+type Remote struct {
+	On bool `json:"on"`
+	// URL is what such clients know: scheme, host and port, without a path. It is the issuer of tokens (RFC 8414).
+	URL string `json:"url,omitempty"`
+	// Address is where the listener is: that of a proxy's or a tunnel's end, or with a certificate of the network.
+	Address string `json:"address,omitempty"`
+	// Certificate and Key are PEM files; "" what is in front of the listener has them.
+	Certificate string `json:"certificate,omitempty"`
+	Key         string `json:"key,omitempty"`
+}
+
+// DefaultRemoteAddress is where the listener for other machines is when nobody says: the end of a tunnel reaches it.
+const DefaultRemoteAddress = "127.0.0.1:9090"
+
+// RemotePath is the path of what is served.
+const RemotePath = "/mcp"
+
+// Resource is what tokens are for (RFC 8707).
+func (r Remote) Resource() string { return r.URL + RemotePath }
+
+// Check says what is wrong with it.
+func (r Remote) Check() error {
+	bad := func(format string, args ...any) error {
+		return fault.New(fault.Invalid, "remote-invalid").Saying(format, args...).
+			Hinting("for example: mcpx remote on --url https://mcp.example.org")
+	}
+	u, err := url.Parse(r.URL)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || strings.ContainsAny(r.URL, "#?"):
+		return bad("the URL %q is not a scheme and a host alone", r.URL)
+	case u.Scheme != "https" && (u.Scheme != "http" || !loopbackHost(u.Hostname())):
+		return bad("the URL %q is not https: codes and tokens would be readable on the way", r.URL)
+	case r.URL != strings.ToLower(r.URL):
+		return bad("the URL %q has capitals: clients compare it letter by letter", r.URL)
+	case (r.Certificate == "") != (r.Key == ""):
+		return bad("a certificate needs its key, and a key its certificate")
+	}
+	for _, file := range []string{r.Certificate, r.Key} {
+		if file != "" && !path.IsAbs(file) {
+			return bad("%q is no absolute path", file)
+		}
+	}
+	at, err := url.Parse("tcp://" + r.Address)
+	if err != nil || at.Port() == "" || at.Host != r.Address {
+		return bad("the address %q is no host:port", r.Address)
+	}
+	if r.Certificate == "" && !loopbackHost(at.Hostname()) {
+		return bad("without a certificate the address %q must be one of this machine: what comes over the network would be readable", r.Address)
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"mcpx/internal/api"
+	"mcpx/internal/auth"
+	"mcpx/internal/event"
+	"mcpx/internal/fault"
+	"mcpx/internal/id"
+	"mcpx/internal/store"
+)
+
+// channelRemote is the channel of what comes from other machines.
+const channelRemote = "remote"
+
+// fromRemote says in events that something came from another machine.
+func fromRemote(ctx context.Context) context.Context {
+	return api.CalledBy(ctx, api.Caller{Channel: channelRemote})
+}
+
+// remoteGone is the answer while remote access is off.
+func remoteGone() error {
+	return &auth.Denial{Code: auth.TemporarilyUnavailable, Text: "remote access is off"}
+}
+
+// refuseRemote tells of somebody who was refused, and gives the refusal back.
+func (c *Control) refuseRemote(ctx context.Context, code string, refs event.Refs, err error) error {
+	c.denied(fromRemote(ctx), event.RemoteRefused, refs, err.Error(), fault.New(fault.Denied, code).Saying("%s", err))
+	return err
+}
+
+// RegisterClient gives a client its id (RFC 7591). Nothing is kept.
+func (c *Control) RegisterClient(_ context.Context, name string, redirects []string) (auth.Client, error) {
+	return c.remote.registrar.Register(name, redirects)
+}
+
+// AskConsent opens the question that an authorization request puts to the person. cookie is for the browser.
+func (c *Control) AskConsent(ctx context.Context, a auth.Ask) (q auth.Consent, cookie string, err error) {
+	now := c.remote.get()
+	if !now.On {
+		return q, "", remoteGone()
+	}
+	client, err := c.remote.registrar.Client(a.Client)
+	if err != nil {
+		return q, "", c.refuseRemote(ctx, "remote-client-unknown", nil, err)
+	}
+	scopes, err := a.Check(client, now.Resource())
+	if err != nil {
+		return q, "", c.refuseRemote(ctx, "remote-request-invalid", nil, err)
+	}
+	return c.remote.consents.Ask(a, client, scopes, c.cfg.Now(), c.cfg.Random)
+}
+
+// FindConsent is the question of the browser with this cookie.
+func (c *Control) FindConsent(_ context.Context, request, cookie string) (auth.Consent, error) {
+	return c.remote.consents.Find(request, cookie, c.cfg.Now())
+}
+
+// AnswerConsent takes what was typed in the browser; code is the authorization code for the client.
+func (c *Control) AnswerConsent(ctx context.Context, in auth.Typed) (q auth.Consent, code string, err error) {
+	q, code, err = c.remote.consents.Answer(in, c.cfg.IDs.New(id.Delegation), c.cfg.Now(), c.cfg.Random)
+	if err != nil && !in.Refuse {
+		err = c.refuseRemote(ctx, "remote-code-refused", nil, err)
+	}
+	return q, code, err
+}
+
+// RedeemCode gives a client its tokens for an authorization code. A code that comes again ends what it gave.
+func (c *Control) RedeemCode(ctx context.Context, in auth.Redemption, resources []string) (auth.Delegation, auth.Pair, error) {
+	now := c.remote.get()
+	if !now.On {
+		return auth.Delegation{}, auth.Pair{}, remoteGone()
+	}
+	if err := auth.CheckResource(resources, now.Resource()); err != nil {
+		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-resource-wrong", nil, err)
+	}
+	issued, err := c.remote.consents.Redeem(in, c.cfg.Now())
+	if again, ok := errors.AsType[*auth.ReplayedCode](err); ok {
+		return auth.Delegation{}, auth.Pair{}, c.stolen(ctx, again.Delegation, "its code was used twice")
+	}
+	if err != nil {
+		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-code-refused", nil, err)
+	}
+	d, pair, err := auth.Open(issued, api.Owner.Name, now.Resource(), c.cfg.Random, c.cfg.Now())
+	if err != nil {
+		return auth.Delegation{}, auth.Pair{}, err
+	}
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		if err := c.keepPair(ctx, tx, d, pair); err != nil {
+			return err
+		}
+		return c.tell(fromRemote(ctx), tx, event.RemoteAccessGiven, event.Refs{event.RefToken: d.ID}, d.Client+" has access", c.clientView(d))
+	})
+	return d, pair, err
+}
+
+// keepPair writes a delegation with its new tokens, and forgets those that are long over.
+func (c *Control) keepPair(ctx context.Context, tx store.Tx, d auth.Delegation, pair auth.Pair) error {
+	if err := tx.PutDelegation(ctx, auth.PutDelegation{Delegation: d}); err != nil {
+		return err
+	}
+	for _, t := range pair.Records {
+		if err := tx.PutDelegationToken(ctx, auth.PutDelegationToken{Token: t}); err != nil {
+			return err
+		}
+	}
+	return tx.DropDelegationTokens(ctx, auth.DropDelegationTokens{Before: c.cfg.Now().Add(-time.Hour)})
+}
+
+// stolen ends a delegation of which two hold the same thing.
+func (c *Control) stolen(ctx context.Context, delegation, why string) error {
+	err := c.cfg.DB.Change(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		d, err := tx.DelegationByID(ctx, auth.DelegationByID{ID: delegation})
+		if fault.KindOf(err) == fault.NotFound {
+			return nil // the code was refused when it came first
+		}
+		if err != nil {
+			return err
+		}
+		_, err = c.endAccess(fromRemote(ctx), tx, d, why)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.refuseRemote(ctx, "remote-replayed", event.Refs{event.RefToken: delegation}, &auth.Denial{Code: auth.InvalidGrant, Text: why})
+}
+
+// RefreshAccess exchanges a refresh token for new tokens. One that comes again ends the access that it belongs to.
+func (c *Control) RefreshAccess(ctx context.Context, token, client string, resources []string) (auth.Delegation, auth.Pair, error) {
+	now := c.remote.get()
+	if !now.On {
+		return auth.Delegation{}, auth.Pair{}, remoteGone()
+	}
+	if err := auth.CheckResource(resources, now.Resource()); err != nil {
+		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-resource-wrong", nil, err)
+	}
+	var (
+		d    auth.Delegation
+		pair auth.Pair
+	)
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		record, of, err := tokenRecord(ctx, tx, auth.OfRefresh, token)
+		if err != nil {
+			return err
+		}
+		var spent auth.DelegationToken
+		if d, spent, pair, err = auth.Refresh(of, record, client, c.cfg.Random, c.cfg.Now()); err != nil {
+			return err
+		}
+		if err := tx.PutDelegationToken(ctx, auth.PutDelegationToken{Token: spent}); err != nil {
+			return err
+		}
+		return c.keepPair(ctx, tx, d, pair)
+	})
+	if again, ok := errors.AsType[*auth.Reused](err); ok {
+		return auth.Delegation{}, auth.Pair{}, c.stolen(ctx, again.Delegation, "its refresh token was used twice")
+	}
+	if _, denial := errors.AsType[*auth.Denial](err); denial {
+		err = c.refuseRemote(ctx, "remote-refresh-refused", nil, err)
+	}
+	return d, pair, err
+}
+
+// tokenRecord finds the record of a token, and what it belongs to.
+func tokenRecord(ctx context.Context, r store.Reader, f auth.Form, text string) (auth.DelegationToken, auth.Delegation, error) {
+	unknown := &auth.Denial{Code: auth.InvalidGrant, Text: "the token is not known"}
+	v, err := auth.Parse(f, text)
+	if err != nil {
+		return auth.DelegationToken{}, auth.Delegation{}, unknown
+	}
+	t, err := r.DelegationToken(ctx, auth.DelegationTokenByDigest{Digest: v.Digest()})
+	if err != nil {
+		return auth.DelegationToken{}, auth.Delegation{}, err
+	}
+	if t == nil {
+		return auth.DelegationToken{}, auth.Delegation{}, unknown
+	}
+	d, err := r.DelegationByID(ctx, auth.DelegationByID{ID: t.Delegation})
+	return *t, d, err
+}
+
+// EndAccess ends what a token belongs to (RFC 7009). A token that is not known has ended.
+func (c *Control) EndAccess(ctx context.Context, token string) error {
+	return c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		for _, form := range []auth.Form{auth.OfRefresh, auth.OfAccess} {
+			_, d, err := tokenRecord(ctx, tx, form, token)
+			if _, unknown := errors.AsType[*auth.Denial](err); unknown {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			_, err = c.endAccess(fromRemote(ctx), tx, d, "the client ended it")
+			return err
+		}
+		return nil
+	})
+}
+
+// AdmitRemote says on whose behalf the bearer of an access token calls.
+func (c *Control) AdmitRemote(ctx context.Context, token string) (auth.Delegation, error) {
+	now := c.remote.get()
+	if !now.On {
+		return auth.Delegation{}, remoteGone()
+	}
+	var (
+		t auth.DelegationToken
+		d auth.Delegation
+	)
+	err := c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		t, d, err = tokenRecord(ctx, r, auth.OfAccess, token)
+		return err
+	})
+	if _, unknown := errors.AsType[*auth.Denial](err); unknown {
+		err = fault.New(fault.Unauthenticated, "access-unknown").Saying("this access token was not given here")
+	}
+	if err == nil {
+		if refused := auth.Admits(d, t, now.Resource(), c.cfg.Now()); refused != nil {
+			err = refused
+		}
+	}
+	if fault.KindOf(err) == fault.Unauthenticated {
+		c.denied(fromRemote(ctx), event.RemoteRefused, event.Refs{event.RefToken: d.ID}, "an access token was refused: "+fault.From(err).Message, fault.From(err))
+	}
+	return d, err
+}

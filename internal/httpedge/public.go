@@ -1,0 +1,347 @@
+package httpedge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"mcpx/internal/auth"
+	"mcpx/internal/fault"
+	"mcpx/internal/key"
+)
+
+// Authority decides about access over OAuth. An *auth.Denial is an answer for the client; every other error is ours.
+type Authority interface {
+	RegisterClient(ctx context.Context, name string, redirects []string) (auth.Client, error)
+	AskConsent(ctx context.Context, a auth.Ask) (q auth.Consent, cookie string, err error)
+	FindConsent(ctx context.Context, request, cookie string) (auth.Consent, error)
+	AnswerConsent(ctx context.Context, in auth.Typed) (q auth.Consent, code string, err error)
+	RedeemCode(ctx context.Context, in auth.Redemption, resources []string) (auth.Delegation, auth.Pair, error)
+	RefreshAccess(ctx context.Context, token, client string, resources []string) (auth.Delegation, auth.Pair, error)
+	EndAccess(ctx context.Context, token string) error
+	// AdmitRemote fails with Unauthenticated for a token that opens nothing.
+	AdmitRemote(ctx context.Context, token string) (auth.Delegation, error)
+}
+
+// PublicConfig is what the listener for other machines needs. Everything is required.
+type PublicConfig struct {
+	Authority Authority
+	// MCP serves what is at auth.RemotePath; Admitted says there on whose behalf a request is made.
+	MCP http.Handler
+	// Foreign hears of a Host or an Origin that was refused.
+	Foreign func(ctx context.Context, origin string)
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// The endpoints. Those without a directory are where clients of 2025-03-26 look without metadata.
+const (
+	pathAuthorize  = "/authorize"
+	pathToken      = "/token"
+	pathRegister   = "/register"
+	pathRevoke     = "/revoke"
+	pathResource   = "/.well-known/oauth-protected-resource"   // RFC 9728
+	pathServer     = "/.well-known/oauth-authorization-server" // RFC 8414
+	pathServerOIDC = "/.well-known/openid-configuration"
+)
+
+// Bounds of what comes from other machines.
+const (
+	maxForm       = 16 << 10 // bytes of a form or of a registration
+	answerHeaders = 10 * time.Second
+	answerForms   = 30 * time.Second // a body of that size, however slowly it comes
+)
+
+// Public serves clients of other machines: /mcp to those who have access, and what they need to get it. Everything else is
+// not there.
+type Public struct {
+	cfg  PublicConfig
+	base string // without a slash at its end
+	host string
+	http *http.Server
+}
+
+// NewPublic makes the server for one public address.
+func NewPublic(c PublicConfig, remote auth.Remote) (*Public, error) {
+	if c.Authority == nil || c.MCP == nil || c.Foreign == nil || c.Now == nil || c.Log == nil {
+		return nil, errors.New("httpedge: every field of PublicConfig is required")
+	}
+	u, err := url.Parse(remote.URL)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("httpedge: the public address is no URL")
+	}
+	p := &Public{cfg: c, base: remote.URL, host: u.Host}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathResource, p.resource)
+	mux.HandleFunc("GET "+pathResource+auth.RemotePath, p.resource)
+	mux.HandleFunc("GET "+pathServer, p.server)
+	mux.HandleFunc("GET "+pathServerOIDC, p.server)
+	mux.HandleFunc("POST "+pathRegister, p.register)
+	mux.HandleFunc("GET "+pathAuthorize, p.ask)
+	mux.HandleFunc("POST "+pathAuthorize, p.typed)
+	mux.HandleFunc("POST "+pathToken, p.token)
+	mux.HandleFunc("POST "+pathRevoke, p.revoke)
+	mux.HandleFunc(auth.RemotePath, p.mcp)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not found", http.StatusNotFound) })
+	p.http = &http.Server{
+		Handler: p.guard(mux), ReadHeaderTimeout: answerHeaders, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	return p, nil
+}
+
+// Serve accepts connections until Stop; any other end is an error.
+func (p *Public) Serve(l net.Listener) error {
+	if err := p.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Stop closes the listener, waits for the requests in work until ctx is done, then cuts what is left.
+func (p *Public) Stop(ctx context.Context) {
+	if err := p.http.Shutdown(ctx); err != nil {
+		_ = p.http.Close() // as for the loopback listener
+	}
+}
+
+// guard lets only requests through that are for the public address: a page whose name leads here is another one.
+func (p *Public) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		if !strings.EqualFold(r.Host, p.host) {
+			p.cfg.Foreign(r.Context(), r.Host)
+			http.Error(w, "this is not the address of mcpx", http.StatusForbidden)
+			return
+		}
+		for _, origin := range r.Header.Values("Origin") {
+			if origin != p.base {
+				p.cfg.Foreign(r.Context(), origin)
+				http.Error(w, "pages of other addresses are not let in", http.StatusForbidden)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admittedKey is the context key of the delegation on whose behalf a request is made.
+type admittedKey struct{}
+
+// Admitted is the access with which a request came in over the public address; false: it came another way.
+func Admitted(ctx context.Context) (auth.Delegation, bool) {
+	d, ok := ctx.Value(admittedKey{}).(auth.Delegation)
+	return d, ok
+}
+
+// mcp serves who has access, and tells everybody else how to get it (RFC 9728 section 5.1).
+func (p *Public) mcp(w http.ResponseWriter, r *http.Request) {
+	bearer, ok := auth.Bearer(r.Header.Get("Authorization"))
+	var (
+		d   auth.Delegation
+		err error
+	)
+	if ok {
+		d, err = p.cfg.Authority.AdmitRemote(r.Context(), bearer)
+	}
+	switch {
+	case ok && err == nil:
+		p.cfg.MCP.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admittedKey{}, d)))
+	case err == nil || fault.KindOf(err) == fault.Unauthenticated:
+		challenge := `Bearer resource_metadata="` + p.base + pathResource + auth.RemotePath + `", scope="` + auth.JoinScopes(auth.RemoteScopes()) + `"`
+		if ok {
+			challenge += `, error="invalid_token"`
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
+		http.Error(w, "access is given at "+p.base+pathAuthorize, http.StatusUnauthorized)
+	default:
+		p.fail(w, r, err)
+	}
+}
+
+// resourceMetadata is RFC 9728.
+type resourceMetadata struct {
+	Resource string       `json:"resource"`
+	Servers  []string     `json:"authorization_servers"`
+	Scopes   []auth.Scope `json:"scopes_supported"`
+	Methods  []string     `json:"bearer_methods_supported"`
+	Name     string       `json:"resource_name"`
+}
+
+func (p *Public) resource(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, resourceMetadata{p.base + auth.RemotePath, []string{p.base}, auth.RemoteScopes(), []string{"header"}, "mcpx"})
+}
+
+// serverMetadata is RFC 8414.
+type serverMetadata struct {
+	Issuer        string       `json:"issuer"`
+	Authorize     string       `json:"authorization_endpoint"`
+	Token         string       `json:"token_endpoint"`
+	Register      string       `json:"registration_endpoint"`
+	Revoke        string       `json:"revocation_endpoint"`
+	Scopes        []auth.Scope `json:"scopes_supported"`
+	Responses     []string     `json:"response_types_supported"`
+	Modes         []string     `json:"response_modes_supported"`
+	Grants        []string     `json:"grant_types_supported"`
+	TokenMethods  []string     `json:"token_endpoint_auth_methods_supported"`
+	RevokeMethods []string     `json:"revocation_endpoint_auth_methods_supported"`
+	Challenges    []string     `json:"code_challenge_methods_supported"`
+	Iss           bool         `json:"authorization_response_iss_parameter_supported"` // RFC 9207
+}
+
+func (p *Public) server(w http.ResponseWriter, _ *http.Request) {
+	none := []string{"none"}
+	answer(w, http.StatusOK, serverMetadata{
+		Issuer: p.base, Authorize: p.base + pathAuthorize, Token: p.base + pathToken, Register: p.base + pathRegister, Revoke: p.base + pathRevoke,
+		Scopes: auth.RemoteScopes(), Responses: []string{"code"}, Modes: []string{"query"}, Grants: []string{"authorization_code", "refresh_token"},
+		TokenMethods: none, RevokeMethods: none, Challenges: []string{"S256"}, Iss: true,
+	})
+}
+
+// registration is RFC 7591, both ways. What else a client says of itself is not used.
+type registration struct {
+	ID        string   `json:"client_id,omitempty"`
+	IssuedAt  int64    `json:"client_id_issued_at,omitempty"` // seconds since 1970
+	Name      string   `json:"client_name,omitempty"`
+	Redirects []string `json:"redirect_uris"`
+	Method    string   `json:"token_endpoint_auth_method,omitempty"`
+	Grants    []string `json:"grant_types,omitempty"`
+	Responses []string `json:"response_types,omitempty"`
+}
+
+func (p *Public) register(w http.ResponseWriter, r *http.Request) {
+	var in registration
+	p.within(w, r)
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm)).Decode(&in); err != nil {
+		p.fail(w, r, &auth.Denial{Code: auth.InvalidMetadata, Text: "the body is no JSON of at most 16 KB"})
+		return
+	}
+	c, err := p.cfg.Authority.RegisterClient(r.Context(), in.Name, in.Redirects)
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	answer(w, http.StatusCreated, registration{
+		ID: c.ID, IssuedAt: p.cfg.Now().Unix(), Name: c.Name, Redirects: c.Redirects, Method: "none",
+		Grants: []string{"authorization_code", "refresh_token"}, Responses: []string{"code"},
+	})
+}
+
+// within bounds how long the body of a request may take.
+func (p *Public) within(w http.ResponseWriter, _ *http.Request) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerForms)) // a writer that cannot has other bounds
+}
+
+// form reads the form in the body of a request. What is in the query of a URL does not count: addresses are logged.
+func (p *Public) form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	p.within(w, r)
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind != "application/x-www-form-urlencoded" {
+		return nil, &auth.Denial{Code: auth.InvalidRequest, Text: "the body is a form"}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm))
+	if err != nil {
+		return nil, &auth.Denial{Code: auth.InvalidRequest, Text: "the form has more than 16 KB, or ended early"}
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, &auth.Denial{Code: auth.InvalidRequest, Text: "the form cannot be read"}
+	}
+	return form, once(form)
+}
+
+// once refuses a parameter that is there twice (RFC 6749 section 3.1), but for resource, of which there may be several.
+func once(form url.Values) error {
+	for name, values := range form {
+		if len(values) > 1 && name != "resource" {
+			return &auth.Denial{Code: auth.InvalidRequest, Text: "a parameter is there more than once"}
+		}
+	}
+	return nil
+}
+
+// tokenAnswer is RFC 6749 section 5.1.
+type tokenAnswer struct {
+	Access  string `json:"access_token"`
+	Type    string `json:"token_type"`
+	Expires int    `json:"expires_in"` // seconds
+	Refresh string `json:"refresh_token"`
+	Scope   string `json:"scope"`
+}
+
+func (p *Public) token(w http.ResponseWriter, r *http.Request) {
+	form, err := p.form(w, r)
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	var (
+		d    auth.Delegation
+		pair auth.Pair
+	)
+	switch form.Get("grant_type") {
+	case "authorization_code":
+		d, pair, err = p.cfg.Authority.RedeemCode(r.Context(), auth.Redemption{
+			Code: form.Get("code"), Client: form.Get("client_id"), Redirect: form.Get("redirect_uri"), Verifier: form.Get("code_verifier"),
+		}, form["resource"])
+	case "refresh_token":
+		d, pair, err = p.cfg.Authority.RefreshAccess(r.Context(), form.Get("refresh_token"), form.Get("client_id"), form["resource"])
+	default:
+		err = &auth.Denial{Code: auth.UnsupportedGrantType, Text: "grant_type is authorization_code or refresh_token"}
+	}
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	answer(w, http.StatusOK, tokenAnswer{pair.Access.Reveal(), "Bearer", int(auth.AccessLife / time.Second), pair.Refresh.Reveal(), auth.JoinScopes(d.Scopes)})
+}
+
+// revoke is RFC 7009: what is not known has ended, and that is no error.
+func (p *Public) revoke(w http.ResponseWriter, r *http.Request) {
+	form, err := p.form(w, r)
+	if err == nil {
+		err = p.cfg.Authority.EndAccess(r.Context(), form.Get("token"))
+	}
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// fail answers a client with an error (RFC 6749 section 5.2).
+func (p *Public) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if d, ok := errors.AsType[*auth.Denial](err); ok {
+		status := http.StatusBadRequest
+		if d.Code == auth.InvalidClient {
+			status = http.StatusUnauthorized
+		} else if d.Code == auth.TemporarilyUnavailable {
+			status = http.StatusServiceUnavailable
+		}
+		answer(w, status, struct {
+			Error string `json:"error"`
+			Text  string `json:"error_description"`
+		}{string(d.Code), d.Text})
+		return
+	}
+	p.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "a request of another machine failed", slog.Any(key.Cause, err))
+	answer(w, http.StatusInternalServerError, struct {
+		Error string `json:"error"`
+	}{"server_error"})
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a client that left needs no answer
+}

@@ -1,0 +1,188 @@
+package httpedge
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"mcpx/internal/auth"
+	"mcpx/internal/key"
+)
+
+//go:embed consent.html
+var consentHTML string
+
+var consentPage = template.Must(template.New("consent").Parse(consentHTML))
+
+// consentView is what the page shows.
+type consentView struct {
+	Title   string
+	Nonce   string
+	Consent *auth.Consent // nil: only the problem is shown
+	Wants   []string
+	Mark    string
+	Problem string
+}
+
+// wants says in words what a scope allows.
+var wants = map[auth.Scope]string{
+	auth.RuntimeRead: "read the files of your projects, and what agents did there",
+	auth.RuntimeUse:  "change files of your projects and work there as your agents do, within your policy; what needs your approval still does",
+}
+
+// ask shows the page for an authorization request.
+func (p *Public) ask(w http.ResponseWriter, r *http.Request) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err == nil {
+		err = once(query)
+	} else {
+		err = &auth.Denial{Code: auth.InvalidRequest, Text: "the address cannot be read"}
+	}
+	if err != nil {
+		p.show(w, r, http.StatusBadRequest, consentView{Problem: problemText(err)})
+		return
+	}
+	a := auth.Ask{
+		ResponseType: query.Get("response_type"), Client: query.Get("client_id"), Redirect: query.Get("redirect_uri"), Scope: query.Get("scope"),
+		State: query.Get("state"), Challenge: query.Get("code_challenge"), Method: query.Get("code_challenge_method"), Resources: query["resource"],
+	}
+	q, cookie, err := p.cfg.Authority.AskConsent(r.Context(), a)
+	if d, ok := errors.AsType[*auth.Denial](err); ok && d.Open {
+		p.back(w, r, a.Redirect, a.State, "", d)
+		return
+	}
+	if err != nil {
+		p.show(w, r, http.StatusBadRequest, consentView{Problem: p.problem(r, err)})
+		return
+	}
+	p.remember(w, q.ID, cookie)
+	p.show(w, r, http.StatusOK, consentView{Consent: &q, Mark: auth.Mark(q.ID, cookie)})
+}
+
+// typed takes what the person did on the page.
+func (p *Public) typed(w http.ResponseWriter, r *http.Request) {
+	form, err := p.form(w, r)
+	if err != nil {
+		p.show(w, r, http.StatusBadRequest, consentView{Problem: problemText(err)})
+		return
+	}
+	in := auth.Typed{Consent: form.Get("request"), Mark: form.Get("mark"), Code: form.Get("code"), Refuse: form.Get("answer") == "no"}
+	if c, err := r.Cookie(p.cookie(in.Consent)); err == nil {
+		in.Cookie = c.Value
+	}
+	q, code, err := p.cfg.Authority.AnswerConsent(r.Context(), in)
+	d, denial := errors.AsType[*auth.Denial](err)
+	switch {
+	case err == nil:
+		p.forget(w, q.ID)
+		p.back(w, r, q.Redirect, q.State, code, nil)
+	case denial && d.Open:
+		p.forget(w, q.ID)
+		p.back(w, r, q.Redirect, q.State, "", d)
+	case denial && d.Code == auth.AccessDenied: // a code was mistyped
+		p.show(w, r, http.StatusForbidden, consentView{Consent: &q, Mark: auth.Mark(q.ID, in.Cookie), Problem: d.Text})
+	default:
+		p.show(w, r, http.StatusBadRequest, consentView{Problem: p.problem(r, err)})
+	}
+}
+
+// back sends the browser to the client, with the code or with what was said instead (OAuth 2.1 section 4.1.2, RFC 9207).
+func (p *Public) back(w http.ResponseWriter, r *http.Request, redirect, state, code string, d *auth.Denial) {
+	u, err := url.Parse(redirect)
+	if err != nil {
+		p.show(w, r, http.StatusBadRequest, consentView{Problem: "the address of the client cannot be read"})
+		return
+	}
+	query := u.Query()
+	if d != nil {
+		query.Set("error", string(d.Code))
+		query.Set("error_description", d.Text)
+	} else {
+		query.Set("code", code)
+	}
+	if state != "" {
+		query.Set("state", state)
+	}
+	query.Set("iss", p.base)
+	u.RawQuery = query.Encode()
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	http.Redirect(w, r, u.String(), http.StatusSeeOther)
+}
+
+// secure says whether browsers reach the page over TLS.
+func (p *Public) secure() bool { return strings.HasPrefix(p.base, "https:") }
+
+// cookie is the name of the cookie of a question: a browser may have several open.
+func (p *Public) cookie(request string) string {
+	if p.secure() {
+		return "__Host-mcpx-" + request
+	}
+	return "mcpx-" + request
+}
+
+// remember lets the browser that asks prove that it is the same.
+func (p *Public) remember(w http.ResponseWriter, request, value string) {
+	http.SetCookie(w, &http.Cookie{
+		Name: p.cookie(request), Value: value, Path: "/", MaxAge: 15 * 60, HttpOnly: true, Secure: p.secure(), SameSite: http.SameSiteStrictMode,
+	})
+}
+
+func (p *Public) forget(w http.ResponseWriter, request string) {
+	http.SetCookie(w, &http.Cookie{
+		Name: p.cookie(request), Path: "/", MaxAge: -1, HttpOnly: true, Secure: p.secure(), SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// problem is what the page says about an error; what is ours is logged.
+func (p *Public) problem(r *http.Request, err error) string {
+	if _, ok := errors.AsType[*auth.Denial](err); !ok {
+		p.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "a question to the person failed", slog.Any(key.Cause, err))
+	}
+	return problemText(err)
+}
+
+func problemText(err error) string {
+	if d, ok := errors.AsType[*auth.Denial](err); ok {
+		return d.Text + "."
+	}
+	return "mcpx cannot answer now. Try again."
+}
+
+// show writes the page. It loads nothing, runs nothing, and stands in no frame.
+func (p *Public) show(w http.ResponseWriter, r *http.Request, status int, v consentView) {
+	v.Nonce, v.Title = rand.Text(), "This cannot be done"
+	form := "'none'"
+	if v.Consent != nil {
+		v.Title = "Let " + v.Consent.Client.Name + " in?"
+		form = "'self'" + formTarget(v.Consent.Redirect)
+		for _, s := range v.Consent.Scopes {
+			v.Wants = append(v.Wants, wants[s])
+		}
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'nonce-"+v.Nonce+"'; form-action "+form+"; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if err := consentPage.Execute(w, v); err != nil {
+		p.cfg.Log.LogAttrs(r.Context(), slog.LevelDebug, "the page was not written", slog.Any(key.Cause, err))
+	}
+}
+
+// formTarget is where a form may lead beside here: browsers hold the redirect after it against the policy, too.
+func formTarget(redirect string) string {
+	u, err := url.Parse(redirect)
+	if err != nil || strings.ContainsAny(u.Host, " ;,'\"") {
+		return ""
+	}
+	if u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return " " + u.Scheme + ":"
+	}
+	return " " + u.Scheme + "://" + u.Host
+}
