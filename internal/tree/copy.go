@@ -52,6 +52,7 @@ type Copied struct {
 	Shared   bool      // every file shares its bytes with its original until one of them is written
 	Skipped  []Skipped // what was left out
 	Linked   []Skipped // files with other names, and links that leave the root
+	Noted    Noted     // the files of the copy, for those who look at it later
 }
 
 // Skipped is a path and what is to say about it.
@@ -64,7 +65,7 @@ type Skipped struct{ Path, Why string }
 // reading.
 func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Copied, error) {
 	for try := range copyTries {
-		c := &copier{root: r, to: to, twice: twice, o: o, seen: map[string]Facts{}, out: Copied{Shared: true}}
+		c := &copier{root: r, to: to, twice: twice, o: o, seen: map[string]Facts{}, out: Copied{Shared: true, Noted: Noted{}}}
 		err := c.run(ctx)
 		if err == nil || !errors.Is(err, errMoved) {
 			return c.out, err
@@ -282,7 +283,7 @@ func (c *copier) file(ctx context.Context, v Visit, before Facts, into *heldDir,
 		return c.unopened(v.Path, err)
 	}
 	defer src.Close()
-	shared, err := c.content(ctx, src, v, before, into, &item, buf)
+	made, shared, err := c.content(ctx, src, v, before, into, &item, buf)
 	if err != nil {
 		return writing(err, v.Path)
 	}
@@ -290,8 +291,7 @@ func (c *copier) file(ctx context.Context, v Visit, before Facts, into *heldDir,
 	if err != nil || !after.same(before) {
 		return errors.Join(errMoved, err)
 	}
-	c.done(item, shared)
-	return nil
+	return c.done(item, made, shared)
 }
 
 // small copies a file with as few calls of the system as there can be. What it was when it was looked at it still is when it
@@ -309,7 +309,8 @@ func (c *copier) small(v Visit, before Facts, into *heldDir, item Item, buf []by
 	}
 	sum := sha256.Sum256(data)
 	item.Digest = hex.EncodeToString(sum[:])
-	if err := writeSmall(into.File, v.name, data, workable(before), before.Modified); err != nil {
+	made, err := writeSmall(into.File, v.name, data, workable(before), before.Modified)
+	if err != nil {
 		return writing(err, v.Path)
 	}
 	if c.second(v.Path) {
@@ -317,8 +318,7 @@ func (c *copier) small(v Visit, before Facts, into *heldDir, item Item, buf []by
 			return writing(err, v.Path)
 		}
 	}
-	c.done(item, before.Size == 0)
-	return nil
+	return c.done(item, made, before.Size == 0)
 }
 
 // workable are the permissions of a copy: whoever works there may write to it, whatever the original says.
@@ -341,14 +341,20 @@ func (c *copier) unopened(path string, err error) error {
 	return nil
 }
 
-// done notes a file that was copied.
-func (c *copier) done(item Item, shared bool) {
+// done notes a file that was copied, and what its copy is.
+func (c *copier) done(item Item, made Facts, shared bool) error {
+	s := noted{inode: inodeOf(made)}
+	if _, err := hex.Decode(s.sum[:], []byte(item.Digest)); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.out.Noted[string(item.Path)] = s
 	c.out.Manifest.Items = append(c.out.Manifest.Items, item)
 	c.out.Files++
 	c.out.Bytes += item.Size
 	c.out.Shared = c.out.Shared && shared
+	return nil
 }
 
 // fits counts the bytes of a file that is about to be copied.
@@ -362,17 +368,17 @@ func (c *copier) fits(size int64) error {
 	return nil
 }
 
-// content copies the bytes of an open file, and gives the item the hash of our copy.
-func (c *copier) content(ctx context.Context, src *os.File, v Visit, before Facts, into *heldDir, item *Item, buf []byte) (shared bool, err error) {
+// content copies the bytes of an open file, and gives the item the hash of our copy, and what that is.
+func (c *copier) content(ctx context.Context, src *os.File, v Visit, before Facts, into *heldDir, item *Item, buf []byte) (made Facts, shared bool, err error) {
 	dst, err := create(into.File, v.name)
 	if err != nil {
-		return false, err
+		return made, false, err
 	}
 	defer dst.Close()
 	var second *os.File
 	if c.second(v.Path) {
 		if second, err = os.CreateTemp(c.twice, ".copy-*"); err != nil {
-			return false, err
+			return made, false, err
 		}
 		defer second.Close()
 	}
@@ -380,7 +386,7 @@ func (c *copier) content(ctx context.Context, src *os.File, v Visit, before Fact
 	shared = before.Size == 0
 	if !shared && !c.plain.Load() {
 		if shared, err = share(src, dst, second); err != nil {
-			return false, err
+			return made, false, err
 		}
 		c.plain.Store(!shared)
 	}
@@ -390,19 +396,23 @@ func (c *copier) content(ctx context.Context, src *os.File, v Visit, before Fact
 		err = copyBytes(ctx, src, sum, dst, second, buf)
 	}
 	if err != nil {
-		return shared, err
+		return made, shared, err
 	}
 	item.Digest = hex.EncodeToString(sum.Sum(nil))
 	if second != nil {
 		if err := os.Rename(second.Name(), filepath.Join(c.twice, item.Digest)); err != nil {
-			return shared, err
+			return made, shared, err
 		}
 	}
 	if err := dst.Chmod(workable(before)); err != nil {
-		return shared, err
+		return made, shared, err
 	}
 	// Its time is kept for programs that compare times.
-	return shared, os.Chtimes(filepath.Join(c.to, v.Path), before.Modified, before.Modified)
+	if err := os.Chtimes(filepath.Join(c.to, v.Path), before.Modified, before.Modified); err != nil {
+		return made, shared, err
+	}
+	made, err = factsOf(dst)
+	return made, shared, err
 }
 
 // share lets new files share the bytes of another one, all of them or none; second may be nil.

@@ -20,6 +20,8 @@ type SurveyOptions struct {
 	Skip func(Visit) bool
 	Git  bool            // what is in directories named .git is not left out
 	Read func(bytes int) // is told of bytes of files as they are read, by several at once; nil: nobody is
+	// Noted are files that are not read while they are what they were noted as; nil: all are read.
+	Noted Noted
 }
 
 // Survey is the manifest of all that is below the root, in the order of walks. Directories of the runtime and what is named
@@ -46,7 +48,7 @@ func (r *Root) Survey(ctx context.Context, o SurveyOptions) (Manifest, error) {
 		release := v.Hold()
 		group.Go(func() error {
 			defer release()
-			item, err := v.item(read, into)
+			item, err := v.item(read, o.Noted, into)
 			if err != nil {
 				return reading(err, v.Path)
 			}
@@ -96,8 +98,9 @@ func (r *Root) each(ctx context.Context, git bool, visit func(Visit) error) erro
 	return err
 }
 
-// item is the entry of a visit as a manifest has it. The bytes of a file are written to into as they are read.
-func (v Visit) item(ctx context.Context, into io.Writer) (Item, error) {
+// item is the entry of a visit as a manifest has it. The bytes of a file are written to into as they are read; one that is as
+// it was noted is not read.
+func (v Visit) item(ctx context.Context, known Noted, into io.Writer) (Item, error) {
 	facts, err := look(v.dir.File, v.name)
 	if err != nil {
 		return Item{}, err
@@ -105,6 +108,9 @@ func (v Visit) item(ctx context.Context, into io.Writer) (Item, error) {
 	i := Item{Path: RawPath(v.Path), Kind: facts.Kind, Mode: uint32(facts.Mode.Perm())}
 	switch facts.Kind {
 	case File:
+		if i.Size, i.Digest = facts.Size, known.digest(v.Path, facts); i.Digest != "" {
+			break
+		}
 		c, err := stable(ctx, v.dir.File, v.name, into)
 		if err != nil {
 			return Item{}, err
@@ -158,6 +164,6 @@ func (r *Root) Item(ctx context.Context, path string) (Item, error) {
 	if p.Path != path {
 		return Item{Path: RawPath(path), Kind: Absent}, nil // it is reached through a link, or has another name
 	}
-	i, err := p.Visit().item(ctx, io.Discard)
+	i, err := p.Visit().item(ctx, nil, io.Discard)
 	return i, reading(err, path)
 }

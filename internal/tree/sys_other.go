@@ -43,7 +43,9 @@ func readSmall(*os.File, string, []byte, int64) ([]byte, Facts, error) {
 	return nil, Facts{}, errors.ErrUnsupported
 }
 
-func writeSmall(*os.File, string, []byte, fs.FileMode, time.Time) error { return errors.ErrUnsupported }
+func writeSmall(*os.File, string, []byte, fs.FileMode, time.Time) (Facts, error) {
+	return Facts{}, errors.ErrUnsupported
+}
 
 func ownedBy(*os.File, int) bool { return false }
 

@@ -98,8 +98,8 @@ func readSmall(dir *os.File, name string, buf []byte, limit int64) ([]byte, Fact
 	return buf[:n], facts, nil
 }
 
-// writeSmall makes a file of these bytes. Like readSmall it makes few calls of the system.
-func writeSmall(dir *os.File, name string, data []byte, mode fs.FileMode, modified time.Time) error {
+// writeSmall makes a file of these bytes, and says what it is. Like readSmall it makes few calls of the system.
+func writeSmall(dir *os.File, name string, data []byte, mode fs.FileMode, modified time.Time) (Facts, error) {
 	defer runtime.KeepAlive(dir)
 	fd := -1
 	err := again(func() (err error) {
@@ -107,13 +107,14 @@ func writeSmall(dir *os.File, name string, data []byte, mode fs.FileMode, modifi
 		return err
 	})
 	if err != nil {
-		return named("create", name, err)
+		return Facts{}, named("create", name, err)
 	}
-	return named("write", name, errors.Join(fill(dir, fd, name, data, mode, modified), unix.Close(fd)))
+	facts, err := fill(dir, fd, name, data, mode, modified)
+	return facts, named("write", name, errors.Join(err, unix.Close(fd)))
 }
 
 // fill writes the bytes of a new file, and gives it its time and the permissions that the mask of the process has taken.
-func fill(dir *os.File, fd int, name string, data []byte, mode fs.FileMode, modified time.Time) error {
+func fill(dir *os.File, fd int, name string, data []byte, mode fs.FileMode, modified time.Time) (Facts, error) {
 	for len(data) > 0 {
 		n := 0
 		err := again(func() (err error) {
@@ -121,19 +122,22 @@ func fill(dir *os.File, fd int, name string, data []byte, mode fs.FileMode, modi
 			return err
 		})
 		if err != nil {
-			return err
+			return Facts{}, err
 		}
 		data = data[n:]
 	}
 	at := unix.NsecToTimespec(modified.UnixNano())
 	if err := unix.UtimesNanoAt(int(dir.Fd()), name, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
+		return Facts{}, err
 	}
 	facts, err := factsOfFD(fd)
-	if err == nil && facts.Mode.Perm() != mode.Perm() {
-		err = unix.Fchmod(fd, uint32(mode.Perm()))
+	if err != nil || facts.Mode.Perm() == mode.Perm() {
+		return facts, err
 	}
-	return err
+	if err := unix.Fchmod(fd, uint32(mode.Perm())); err != nil {
+		return facts, err
+	}
+	return factsOfFD(fd)
 }
 
 // openListing opens a directory that is already open, for the names in it.

@@ -95,7 +95,7 @@ func (s *Service) diffOf(ctx context.Context, p packet, x *target) (base tree.Ma
 	if base, err = p.base(); err != nil {
 		return base, nil, err
 	}
-	now, err := proposed(ctx, x)
+	now, err := proposed(ctx, p, x)
 	if err != nil {
 		return base, nil, err
 	}

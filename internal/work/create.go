@@ -296,6 +296,9 @@ func (c *creation) stage(ctx context.Context) (any, error) {
 		c.w.Base.Method = "reflink"
 	}
 	c.w.Base.Skipped = slices.DeleteFunc(lefts(got.Skipped), func(l workspace.Left) bool { return l.Why == notRead })
+	if err := p.Note(got.Noted); err != nil {
+		return nil, problem(err)
+	}
 	if err := c.describe(p, got.Manifest); err != nil {
 		return nil, err
 	}

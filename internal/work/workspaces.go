@@ -270,9 +270,10 @@ func workspaceRefs(w workspace.Workspace) event.Refs {
 // conflictsDir is where the bundles of conflicts are in a working copy. It is nobody's change.
 const conflictsDir = ".conflicts"
 
-// proposed is the manifest of the working copy.
-func proposed(ctx context.Context, x *target) (tree.Manifest, error) {
-	m, err := x.root.Survey(ctx, tree.SurveyOptions{Skip: func(v tree.Visit) bool { return v.Path == conflictsDir }})
+// proposed is the manifest of the working copy. What nobody has touched since it was copied is not read again: who removes
+// something must not rely on that.
+func proposed(ctx context.Context, p packet, x *target) (tree.Manifest, error) {
+	m, err := x.root.Survey(ctx, tree.SurveyOptions{Skip: func(v tree.Visit) bool { return v.Path == conflictsDir }, Noted: p.dir.Noted()})
 	return m, problem(err)
 }
 
