@@ -104,6 +104,8 @@ type PlanIntegration struct {
 	Workspace string   `json:"-" path:"workspace"`
 	Resolved  []string `json:"-" query:"resolved"` // as of IntegrateWorkspace
 	Current   []string `json:"-" query:"current"`
+	Build     string   `json:"-" query:"build"`
+	Audited   bool     `json:"-" query:"audited"`
 }
 
 // IntegrateWorkspace brings the changes of a workspace into its project, all or none.
@@ -114,6 +116,8 @@ type IntegrateWorkspace struct {
 	KeepOpen  bool     `json:"keep_open,omitempty"`    // the work goes on in the workspace
 	Outside   bool     `json:"keep_outside,omitempty"` // changes outside of the scope are kept in a snapshot
 	Message   string   `json:"message,omitempty"`      // what the changes are, for the record
+	Build     string   `json:"build,omitempty"`        // whole id of a build that the workspace has to equal at its outputs
+	Audited   bool     `json:"audited,omitempty"`      // a consumer has to have passed that build
 }
 
 // UndoIntegration takes back what a workspace brought into its project last, all or none: nothing of what somebody has changed
@@ -139,6 +143,8 @@ type IntegrationOutcome struct {
 	ID        string             `json:"integration_id,omitempty"`
 	Undone    string             `json:"undone,omitempty"`    // the integration that was taken back
 	Preserved string             `json:"preserved,omitempty"` // snapshot with the changes outside of the scope
+	Build     string             `json:"build_id,omitempty"`  // that was required
+	Audit     string             `json:"audit_id,omitempty"`  // that has passed it
 	Commit    string             `json:"suggested_commit_message,omitempty"`
 	Approval  string             `json:"approval,omitempty"` // that it waits for
 	Warnings  []WorkspaceWarning `json:"warnings,omitempty"`
@@ -162,6 +168,7 @@ type CreateWorkspace struct {
 	Excludes []string `json:"excludes,omitempty"` // globs of what is not copied
 	Shared   bool     `json:"shared,omitempty"`   // others that say so, too, may claim the same
 	Confirm  bool     `json:"confirm,omitempty"`  // yes to a copy of more than 2 GB
+	Build    string   `json:"build,omitempty"`    // whole id of a build whose outputs it begins with, instead of what the project has there
 }
 
 // SuspendWorkspace puts a workspace aside.

@@ -72,6 +72,8 @@ var workspaceIntegrate = Command{
 		{Name: "keep-open", Kind: BoolFlag, Usage: "the work goes on in the workspace"},
 		{Name: "keep-outside", Kind: BoolFlag, Usage: "keep changes outside of its scope in a snapshot"},
 		{Name: "message", Letter: "m", Kind: StringFlag, Value: "TEXT", Usage: "what the changes are, for the record"},
+		{Name: "build", Kind: StringFlag, Value: "BUILD", Usage: "only when the workspace has at the outputs of BUILD, given by its whole id, what that is"},
+		{Name: "audited", Kind: BoolFlag, Usage: "with --build: only when a consumer has passed it"},
 		operationFlag,
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
@@ -81,13 +83,13 @@ var workspaceIntegrate = Command{
 		}
 		var out api.IntegrationOutcome
 		if a.Bool("plan") {
-			out, err = service.PlanIntegration(ctx, api.PlanIntegration{Workspace: a.Pos(0), Resolved: a.Strings("resolved"), Current: a.Strings("current")})
+			out, err = service.PlanIntegration(ctx, api.PlanIntegration{Workspace: a.Pos(0), Resolved: a.Strings("resolved"), Current: a.Strings("current"), Build: a.String("build"), Audited: a.Bool("audited")})
 		} else {
 			ctx = e.resuming(ctx, a)
 			told := e.follows(ctx, service)
 			out, err = service.IntegrateWorkspace(ctx, api.IntegrateWorkspace{
 				Workspace: a.Pos(0), Resolved: a.Strings("resolved"), Current: a.Strings("current"), KeepOpen: a.Bool("keep-open"),
-				Outside: a.Bool("keep-outside"), Message: a.String("message"),
+				Outside: a.Bool("keep-outside"), Message: a.String("message"), Build: a.String("build"), Audited: a.Bool("audited"),
 			})
 			told()
 		}
@@ -193,6 +195,9 @@ func (e *Env) integrationText(w io.Writer, out api.IntegrationOutcome) {
 	if out.Preserved != "" {
 		line(w, "kept       %s", out.Preserved)
 	}
+	if out.Build != "" {
+		line(w, "build      %s", strings.TrimSpace(out.Build+"  "+out.Audit))
+	}
 	for _, warning := range out.Warnings {
 		line(w, "warning    %s: %s", warning.Code, plain(warning.Path))
 	}
@@ -213,6 +218,7 @@ var workspaceCreate = Command{
 		{Name: "change", Kind: StringsFlag, Value: "PATH", Usage: "a path, or a glob of directories, that may be changed"},
 		{Name: "without", Kind: StringsFlag, Value: "GLOB", Usage: "leave out what fits GLOB"},
 		{Name: "shared", Kind: BoolFlag, Usage: "others that say so, too, may claim the same"},
+		{Name: "build", Kind: StringFlag, Value: "BUILD", Usage: "begin with the outputs of BUILD, given by its whole id, instead of what the project has there"},
 		{Name: "yes", Letter: "y", Kind: BoolFlag, Usage: "also copy more than 2 GB"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
@@ -226,7 +232,7 @@ var workspaceCreate = Command{
 		}
 		done := e.waiting("copying the project ...")
 		out, err := service.CreateWorkspace(e.operation(ctx), api.CreateWorkspace{
-			Project: a.Pos(0), Purpose: a.String("purpose"), Mutable: a.Strings("change"), Excludes: a.Strings("without"), Shared: a.Bool("shared"), Confirm: a.Bool("yes"),
+			Project: a.Pos(0), Purpose: a.String("purpose"), Mutable: a.Strings("change"), Excludes: a.Strings("without"), Shared: a.Bool("shared"), Confirm: a.Bool("yes"), Build: a.String("build"),
 		})
 		done()
 		return e.showMoved(out, err)

@@ -49,15 +49,16 @@ func (c *Control) PlanIntegration(ctx context.Context, in api.PlanIntegration) (
 		return api.IntegrationOutcome{}, err
 	}
 	args["mode"] = "plan"
+	requireBuild(args, in.Build, in.Audited)
 	out := api.IntegrationOutcome{State: "planned", Handle: handle}
 	if _, err := c.tool(ctx, "integrate_agent_workspace", args, &out); err != nil {
-		return out, refusedWork(err)
+		return out, refusedBuild(err)
 	}
 	if out.Conflicts, err = c.bundled(ctx, one.Workspace, out.Conflicts); err != nil {
 		return out, err
 	}
 	out.Text = fmt.Sprintf("%d %s would be changed in %s, and %d %s in conflict", len(out.Applied)+out.More, pathsWord(len(out.Applied)+out.More), one.Name, len(out.Conflicts), isWord(len(out.Conflicts)))
-	asked := api.IntegrateWorkspace{Resolved: in.Resolved, Current: in.Current, Outside: len(out.Outside) > 0}
+	asked := api.IntegrateWorkspace{Resolved: in.Resolved, Current: in.Current, Outside: len(out.Outside) > 0, Build: in.Build, Audited: in.Audited}
 	out.Next = []string{integrateCommand(one.ID, asked, out.Conflicts)}
 	return out, nil
 }
@@ -90,12 +91,13 @@ func (c *Control) IntegrateWorkspace(ctx context.Context, in api.IntegrateWorksp
 		args["message"] = in.Message
 	}
 	out := api.IntegrationOutcome{State: string(workspace.Integrated), Handle: handle, Operation: api.OperationOf(ctx)}
+	requireBuild(args, in.Build, in.Audited)
 	a, err := c.tool(ctx, "integrate_agent_workspace", withID(ctx, args), &out)
 	if r := refusalIn(err); r != nil && r.Outcome == operation.OutcomeConflict {
 		return c.inConflict(ctx, one, in, out, r)
 	}
 	if err != nil {
-		return out, refusedWork(err)
+		return out, refusedBuild(err)
 	}
 	if a.Waiting != nil {
 		return waits(out, a.Waiting.Approval, "mcpx workspace integrate "+one.ID), nil
@@ -148,6 +150,16 @@ func waits(out api.IntegrationOutcome, approval, command string) api.Integration
 	out.Applied, out.Merged, out.Conflicts = []api.WorkspaceChange{}, []string{}, []api.WorkspaceConflict{}
 	out.Next = []string{"mcpx approval show " + approval, command + " --operation " + out.Operation}
 	return out
+}
+
+// requireBuild adds the build that an integration has to bring in.
+func requireBuild(args map[string]any, build string, audited bool) {
+	if build != "" {
+		args["require_build"] = build
+	}
+	if audited {
+		args["require_audit"] = string(workspace.Pass)
+	}
 }
 
 func pathsWord(n int) string {
@@ -266,6 +278,9 @@ func (c *Control) CreateWorkspace(ctx context.Context, in api.CreateWorkspace) (
 	if in.Confirm {
 		args["confirm"] = true
 	}
+	if in.Build != "" {
+		args["base"] = in.Build
+	}
 	return c.moves(ctx, "create_agent_workspace", args, "%s is a copy of %s; nobody else changes what it may change")
 }
 
@@ -328,7 +343,7 @@ func (c *Control) moves(ctx context.Context, tool string, args map[string]any, t
 	out := api.WorkspaceChanged{Operation: api.OperationOf(ctx)}
 	a, err := c.tool(ctx, tool, withID(ctx, args), &out)
 	if err != nil {
-		return out, refusedWork(err)
+		return out, refusedBuild(err)
 	}
 	out.Workspace, _, err = c.workspaceNamed(ctx, a.Handle)
 	if err != nil {

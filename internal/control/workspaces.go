@@ -228,6 +228,12 @@ func integrateCommand(id string, asked api.IntegrateWorkspace, conflicts []api.W
 	if asked.Message != "" {
 		words = append(words, "--message", shellWord(asked.Message))
 	}
+	if asked.Build != "" {
+		words = append(words, "--build", asked.Build)
+	}
+	if asked.Audited {
+		words = append(words, "--audited")
+	}
 	resolved := slices.Clone(asked.Resolved)
 	for _, c := range conflicts {
 		if c.Bundle != "" && !slices.Contains(asked.Resolved, c.String()) && !slices.Contains(asked.Current, c.String()) {
@@ -325,6 +331,8 @@ func refusedWork(err error) error {
 		f = fault.New(fault.Stale, "workspace-project-moved").Saying("%s: %v", r.Message, r.Details["paths"]).Hinting("what was changed since stays; take the rest out by hand, or change these back first")
 	case code == workspace.CanonicalMoved:
 		f = fault.New(fault.Stale, "workspace-project-moved").Saying("%s", r.Message).Hinting("look at it again with `mcpx workspace show`")
+	case code == workspace.AuditRequired:
+		f = fault.New(fault.Conflict, "workspace-build-required").Saying("%s", r.Message).Hinting("`mcpx generation produce` makes a build of what is there now, `mcpx generation consume` gives a verdict")
 	case code == workspace.RepositoryBusy:
 		f = fault.New(fault.Busy, "workspace-repository-busy").Saying("%s", r.Message).Hinting("finish or abort that in the project, then try again")
 	case code == operation.ProjectMoved:

@@ -76,6 +76,59 @@ type Record struct {
 	Manifest Manifest        `json:"manifest"`
 }
 
+// Lay puts what is below another root into the working copy, at paths that are not there, as CopyTo does; the bytes that are to be
+// there twice are kept with those of BASE. What is above them is a directory, or becomes one. NOT_A_DIRECTORY, EXISTS, and the
+// codes of CopyTo.
+func (p Packet) Lay(ctx context.Context, from *Root, o CopyOptions) (Copied, error) {
+	laid, scratch, twice := filepath.Join(p.Dir, ".laid"), filepath.Join(p.Dir, ".laid-twice"), o.Twice
+	o.Twice = nil
+	got, err := from.CopyTo(ctx, laid, scratch, o)
+	if err != nil {
+		return got, err
+	}
+	all := got.Manifest.Items
+	got.Manifest.Items = nil
+	for _, i := range all {
+		at := filepath.Join(p.Copy(), string(i.Path))
+		there, err := os.Lstat(at)
+		switch {
+		case err == nil && i.Kind == Directory && there.IsDir():
+			continue
+		case err == nil && i.Kind == Directory:
+			return got, refuse(NotADirectory, "%s is no directory in the project", i.Path).With("path", string(i.Path))
+		case err == nil:
+			return got, refuse(Exists, "%s is there already", i.Path).With("path", string(i.Path))
+		case !errors.Is(err, fs.ErrNotExist):
+			return got, writing(err, string(i.Path))
+		case i.Kind == Directory:
+			i.Mode |= 0o700
+			err = os.Mkdir(at, fs.FileMode(i.Mode))
+		default:
+			if i.Kind == File {
+				i.Mode |= 0o600
+			}
+			err = os.Rename(filepath.Join(laid, string(i.Path)), at)
+		}
+		if err != nil {
+			return got, writing(err, string(i.Path))
+		}
+		got.Manifest.Items = append(got.Manifest.Items, i)
+	}
+	copied, err := Open(p.Copy(), Options{ByPath: true})
+	if err != nil {
+		return got, err
+	}
+	defer copied.Close()
+	for _, i := range got.Manifest.Items {
+		if i.Kind == File && twice != nil && twice(string(i.Path)) {
+			if err := p.KeepFrom(ctx, copied, i.Digest, string(i.Path)); err != nil {
+				return got, err
+			}
+		}
+	}
+	return got, writing(errors.Join(os.RemoveAll(laid), os.RemoveAll(scratch), flushAll(p.Dir)), p.Dir)
+}
+
 // Write makes the record of a revision durable.
 func (p Packet) Write(rev int, r Record) error {
 	raw, err := json.Marshal(r)

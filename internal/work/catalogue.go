@@ -112,7 +112,7 @@ func (s *Service) leads(a *alias) bool {
 
 // ID is the argument that names an operation; its text is that of durable-work.md section 5.
 type ID struct {
-	OperationID string `json:"operation_id,omitempty" jsonschema:"one id per intention, kept for retries"`
+	OperationID string `json:"operation_id,omitempty" jsonschema:"one per intention, kept for retries"`
 }
 
 // catalogue lists all tools.
@@ -188,11 +188,11 @@ func catalogue() []tool {
 		}, mutates: true, class: operation.FS, begin: beginResume, recover: recoverResume},
 		{Tool: Tool{
 			Name: "amend_workspace_scope", Set: SetWork, Args: AmendScope{},
-			Description: "Change what a workspace may change: its claims are made, or given up, at once.",
+			Description: "Change what a workspace may change; its claims change at once.",
 		}, mutates: true, class: operation.FS, rows: true, begin: beginAmend, recover: recoverRevision},
 		{Tool: Tool{
 			Name: "remove_agent_workspace", Set: SetWork, Destructive: true, Args: RemoveWorkspace{},
-			Description: "Remove a workspace. Work that is not integrated is kept in a snapshot, or with if_dirty refuse the call is refused: nothing is ever lost. resume_workspace brings it back.",
+			Description: "Remove a workspace. Work that is not integrated is kept in a snapshot, or the call is refused with if_dirty refuse. resume_workspace brings it back.",
 		}, mutates: true, class: operation.FS, begin: beginRetire, recover: recoverRetire},
 		{Tool: Tool{
 			Name: "execute_command", Set: SetCommands, Destructive: true, OpenWorld: true, Args: ExecuteCommand{},

@@ -42,7 +42,7 @@ type Run struct {
 	Timeout  int               `json:"timeout_s,omitempty" jsonschema:"1 to 86400; 3600 without it"`
 	Sandbox  string            `json:"sandbox,omitempty" jsonschema:"default, workspace or strict; it may only tighten"`
 	Label    string            `json:"name,omitempty" jsonschema:"a label, at most 120 bytes"`
-	Distinct string            `json:"distinct_from,omitempty" jsonschema:"the operation it does not repeat"`
+	Distinct string            `json:"distinct_from,omitempty" jsonschema:"operation it does not repeat"`
 }
 
 // StartCommand are the arguments of start_command.

@@ -30,7 +30,7 @@ type StartConsumer struct {
 	View     string   `json:"view,omitempty" jsonschema:"readonly_view, or private_copy to change it"`
 	Handle   string   `json:"handle,omitempty" jsonschema:"a workspace to run in; MCPX_BUILD is the build"`
 	Timeout  int      `json:"timeout_s,omitempty" jsonschema:"1 to 86400; 3600 without it"`
-	Distinct string   `json:"distinct_from,omitempty" jsonschema:"the operation it does not repeat"`
+	Distinct string   `json:"distinct_from,omitempty" jsonschema:"operation it does not repeat"`
 }
 
 // consumption is a consumer on its way through the ledger: a command, and the audit that it is.

@@ -27,14 +27,15 @@ type CreateWorkspace struct {
 	Claims
 	Session   string   `json:"remote_session_id,omitempty" jsonschema:"the session; without it name the project"`
 	Project   string   `json:"project,omitempty" jsonschema:"instead of a session: name, id or path"`
-	Purpose   string   `json:"purpose" jsonschema:"what the work is for, in a sentence"`
+	Purpose   string   `json:"purpose" jsonschema:"what the work is for"`
 	Mutable   []string `json:"mutable" jsonschema:"paths, or globs of directories, that may be changed; . is all"`
 	Read      []string `json:"read,omitempty" jsonschema:"what else is copied; the whole project without it"`
 	Excludes  []string `json:"excludes,omitempty" jsonschema:"globs of what is not copied"`
 	OnOverlap string   `json:"on_overlap,omitempty" jsonschema:"refuse or allow; refuse without it"`
+	Base      string   `json:"base,omitempty" jsonschema:"a build to begin with"`
 	HardLinks string   `json:"hardlinks,omitempty" jsonschema:"break: a file's other names keep the old bytes"`
 	Confirm   bool     `json:"confirm,omitempty" jsonschema:"yes to a copy of more than 2 GB"`
-	Distinct  string   `json:"distinct_from,omitempty" jsonschema:"the operation it does not repeat"`
+	Distinct  string   `json:"distinct_from,omitempty" jsonschema:"operation it does not repeat"`
 }
 
 // Bounds of a workspace.
@@ -56,6 +57,7 @@ type creation struct {
 	area    *tree.Area
 	w       workspace.Workspace
 	exclude ignore.Globs
+	build   *workspace.Generation // whose outputs are a part of BASE; nil: none are
 }
 
 // created is the answer of create_agent_workspace.
@@ -64,6 +66,7 @@ type created struct {
 	Path    string           `json:"path"`
 	Mutable []string         `json:"mutable"`
 	Base    string           `json:"base_snapshot"`
+	Build   string           `json:"build_id,omitempty"` // whose outputs are a part of BASE
 	Files   int              `json:"files"`
 	Bytes   int64            `json:"bytes"`
 	Method  string           `json:"copy_method"`
@@ -152,6 +155,9 @@ func (c *creation) plan(ctx context.Context) (err error) {
 	if c.in.OnOverlap != "" {
 		c.w.Overlap = workspace.Overlap(c.in.OnOverlap)
 	}
+	if err := c.from(ctx); err != nil {
+		return err
+	}
 	if c.w.Mutable, err = c.s.scopes(ctx, c.at, c.in.Mutable); err != nil {
 		return err
 	}
@@ -239,7 +245,11 @@ func (c *creation) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.
 		if err := c.s.tellWorkspace(ctx, tx, t, c.w, event.WorkspaceOpened, "a workspace: "+firstLine(c.w.Purpose), scopePaths(c.w)); err != nil {
 			return err
 		}
-	case operation.Dispatched, operation.Failed, operation.Unknown:
+	case operation.Dispatched:
+		if err := c.stillThere(ctx, tx); err != nil {
+			return err
+		}
+	case operation.Failed, operation.Unknown:
 	}
 	return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: c.w})
 }
@@ -281,8 +291,8 @@ func (c *creation) stage(ctx context.Context) (any, error) {
 	if !c.in.Confirm {
 		o.Limit = copyUnasked
 	}
-	got, err := c.at.root.CopyTo(ctx, p.Copy(), p.Blobs(), o)
-	if code := tree.CodeOf(err); code == tree.LimitExceeded || code == tree.SpecialFile || code == tree.Unsupported {
+	got, err := c.copied(ctx, p, o)
+	if code := tree.CodeOf(err); code == tree.LimitExceeded || code == tree.SpecialFile || code == tree.Unsupported || code == tree.NotADirectory || codeIn(err) == workspace.BuildCorrupt {
 		c.s.cleared(ctx, p.Clear()) // it would never become complete, and nobody has been told of it
 	}
 	if err != nil {
@@ -291,6 +301,9 @@ func (c *creation) stage(ctx context.Context) (any, error) {
 	c.w.Base = workspace.Copied{
 		Rev: c.w.Rev, Digest: got.Manifest.Digest(), Files: got.Files, Bytes: got.Bytes, Method: "copy", At: c.s.cfg.Now(), After: after,
 		Aliases: c.aliases(got),
+	}
+	if c.build != nil {
+		c.w.Base.Build = c.build.ID
 	}
 	if got.Shared && got.Files > 0 {
 		c.w.Base.Method = "reflink"
@@ -373,7 +386,7 @@ func (c *creation) run(context.Context) (any, error) {
 
 func (c *creation) answer() created {
 	a := created{
-		ID: c.w.ID, Path: c.w.Dir + "/tree", Mutable: scopePaths(c.w), Base: c.w.Base.Digest, Files: c.w.Base.Files, Bytes: c.w.Base.Bytes, Method: c.w.Base.Method,
+		ID: c.w.ID, Path: c.w.Dir + "/tree", Mutable: scopePaths(c.w), Base: c.w.Base.Digest, Build: c.w.Base.Build, Files: c.w.Base.Files, Bytes: c.w.Base.Bytes, Method: c.w.Base.Method,
 		Skipped: c.w.Base.Skipped, Aliases: c.w.Base.Aliases,
 	}
 	for _, list := range []*[]workspace.Left{&a.Skipped, &a.Aliases} {

@@ -27,13 +27,15 @@ type IntegrateWorkspace struct {
 	ID
 	Claims
 	Session  string            `json:"remote_session_id,omitempty" jsonschema:"the session"`
-	Handle   string            `json:"handle" jsonschema:"handle with its present revision"`
+	Handle   string            `json:"handle" jsonschema:"the present handle"`
 	Mode     string            `json:"mode,omitempty" jsonschema:"plan (no operation_id), apply or undo; apply without it"`
 	Seen     map[string]string `json:"seen_current,omitempty" jsonschema:"per resolved path: the current_sha256 of its conflict"`
 	Accept   map[string]string `json:"accept,omitempty" jsonschema:"with seen_current: take current or proposed"`
 	KeepOpen bool              `json:"keep_open,omitempty" jsonschema:"go on in the workspace afterwards"`
 	Preserve bool              `json:"preserve_out_of_scope,omitempty" jsonschema:"keep changes outside of the scope in a snapshot"`
-	Message  string            `json:"message,omitempty" jsonschema:"what the changes are, for the record"`
+	Message  string            `json:"message,omitempty" jsonschema:"what the changes are"`
+	Build    string            `json:"require_build,omitempty" jsonschema:"build that its outputs must equal"`
+	Audit    string            `json:"require_audit,omitempty" jsonschema:"pass"`
 }
 
 // integrateTool is the name under which operations are kept that bring a workspace into its project.
@@ -54,6 +56,8 @@ type integration struct {
 	id      string // of the batch
 
 	base    tree.Manifest
+	build   *workspace.Generation // that is required; nil: none is
+	verdict string                // audit that has passed it, if that is required
 	outside []change
 	paths   []pathPlan
 	intents []tree.Intent
@@ -89,6 +93,8 @@ type integrated struct {
 	Preserved string          `json:"preserved,omitempty"`
 	Outside   []string        `json:"out_of_scope,omitempty"`
 	More      int             `json:"more,omitempty"`
+	Build     string          `json:"build_id,omitempty"` // that was required
+	Audit     string          `json:"audit_id,omitempty"` // that has passed it
 	Commit    string          `json:"suggested_commit_message,omitempty"`
 	Git       *gitHead        `json:"git,omitempty"`
 	Undone    string          `json:"undone,omitempty"` // the integration that was taken back
@@ -214,6 +220,9 @@ func (g *integration) plan(ctx context.Context) (err error) {
 	inside, outside := split(all)
 	g.outside = outside
 	if err := g.planAll(ctx, inside, byPath(base)); err != nil {
+		return err
+	}
+	if err := g.required(ctx, all); err != nil {
 		return err
 	}
 	g.renames(ctx)
@@ -549,6 +558,9 @@ func busyRepository(why string) error {
 func (g *integration) answer() integrated {
 	a := integrated{Applied: []appliedPath{}, Merged: []string{}, Conflicts: []conflictShown{}}
 	a.Split, _ = firstOf(g.split, maxChanges)
+	if g.build != nil {
+		a.Build, a.Audit = g.build.ID, g.verdict
+	}
 	for _, one := range g.paths {
 		switch one.decision.Action {
 		case workspace.Keep:
@@ -676,6 +688,9 @@ func (g *integration) keep(ctx context.Context, tx store.Tx, t *turn, a *operati
 	switch t.op.State {
 	case operation.Dispatched:
 		if err := w.Exactly(g.p.given); err != nil {
+			return err
+		}
+		if err := g.audited(ctx, tx); err != nil {
 			return err
 		}
 		if err := claim(ctx, tx, w); err != nil && (w.State == workspace.Suspended || w.State == workspace.Integrated) {

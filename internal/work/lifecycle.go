@@ -22,7 +22,7 @@ type SuspendWorkspace struct {
 	ID
 	Claims
 	Session string `json:"remote_session_id,omitempty" jsonschema:"the session"`
-	Handle  string `json:"handle" jsonschema:"handle with its present revision"`
+	Handle  string `json:"handle" jsonschema:"the present handle"`
 	Reason  string `json:"reason" jsonschema:"why, for whoever goes on"`
 }
 
@@ -31,7 +31,7 @@ type AmendScope struct {
 	ID
 	Claims
 	Session string   `json:"remote_session_id,omitempty" jsonschema:"the session"`
-	Handle  string   `json:"handle" jsonschema:"handle with its present revision"`
+	Handle  string   `json:"handle" jsonschema:"the present handle"`
 	Add     []string `json:"add,omitempty" jsonschema:"paths that may be changed, too"`
 	Remove  []string `json:"remove,omitempty" jsonschema:"paths that may not be changed any more"`
 }

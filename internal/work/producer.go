@@ -29,7 +29,7 @@ type StartProducer struct {
 	Validators []Validation `json:"validators,omitempty" jsonschema:"must succeed on the sealed outputs"`
 	Inputs     []string     `json:"inputs,omitempty" jsonschema:"builds; MCPX_INPUTS says where they are"`
 	Timeout    int          `json:"timeout_s,omitempty" jsonschema:"1 to 86400; 3600 without it"`
-	Distinct   string       `json:"distinct_from,omitempty" jsonschema:"the operation it does not repeat"`
+	Distinct   string       `json:"distinct_from,omitempty" jsonschema:"operation it does not repeat"`
 }
 
 // Validation is a validator as a call asks for it.

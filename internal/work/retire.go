@@ -18,7 +18,7 @@ type RemoveWorkspace struct {
 	ID
 	Claims
 	Session string `json:"remote_session_id,omitempty" jsonschema:"the session"`
-	Handle  string `json:"handle" jsonschema:"handle with its present revision"`
+	Handle  string `json:"handle" jsonschema:"the present handle"`
 	IfDirty string `json:"if_dirty,omitempty" jsonschema:"refuse, or preserve in a snapshot; preserve without it"`
 }
 

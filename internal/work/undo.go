@@ -36,7 +36,7 @@ func beginUndo(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err := t.scan(&in); err != nil {
 		return nil, err
 	}
-	if len(in.Seen)+len(in.Accept) > 0 || in.KeepOpen || in.Preserve {
+	if len(in.Seen)+len(in.Accept) > 0 || in.KeepOpen || in.Preserve || in.Build+in.Audit != "" {
 		return nil, operation.Refuse(operation.ArgumentInvalid, "undo takes a handle and a message, and nothing else")
 	}
 	p, err := s.packet(ctx, t, in.Handle, session.ActChange)

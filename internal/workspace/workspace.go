@@ -81,6 +81,7 @@ type Copied struct {
 	Method  string    `json:"copy_method"` // reflink, clonefile or copy
 	At      time.Time `json:"at"`
 	After   uint64    `json:"after,omitempty"` // number of the last integration before it
+	Build   string    `json:"build,omitempty"` // whose outputs are a part of it, instead of what the project has there
 	Skipped []Left    `json:"skipped,omitempty"`
 	Aliases []Left    `json:"aliases,omitempty"`
 }

@@ -25,7 +25,7 @@ func workspaceOf(id string, state workspace.State) workspace.Workspace {
 		Mutable:  []workspace.Scope{{Path: "src", Way: []workspace.Node{{ID: "8:1", Name: ""}}, Missing: []string{"new"}}},
 		Excludes: []string{"*.o"}, Overlap: workspace.RefuseOverlap, Break: true, Dir: "/state/workspaces/" + id,
 		Base: workspace.Copied{
-			Digest: "tree:aa", Files: 3, Bytes: 12, Method: "copy", At: uneven, After: 7,
+			Digest: "tree:aa", Files: 3, Bytes: 12, Method: "copy", At: uneven, After: 7, Build: "b_1",
 			Skipped: []workspace.Left{{Path: "pipe", Why: "other"}}, Aliases: []workspace.Left{{Path: "a", Why: "hardlink"}},
 		},
 		Snapshot: "snap_1", History: []workspace.Step{{Rev: 2, Tool: "edit_files", Operation: "op-2", At: uneven.UTC()}}, Created: uneven, Changed: uneven,

@@ -1,0 +1,131 @@
+package work
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
+	"mcpx/internal/store"
+	"mcpx/internal/text"
+	"mcpx/internal/tree"
+	"mcpx/internal/workspace"
+)
+
+// auditPass is what require_audit asks for.
+const auditPass = string(workspace.Pass)
+
+// required holds an integration against the build that its call asks for. AUDIT_REQUIRED: what the workspace has at the outputs
+// of the build is something else, or would be merged into what nobody has audited, or there is no verdict that was asked for.
+func (g *integration) required(ctx context.Context, changed []change) error {
+	switch {
+	case g.in.Audit != "" && g.in.Audit != auditPass:
+		return operation.Refuse(operation.ArgumentInvalid, "%.32q is no require_audit; pass is", g.in.Audit)
+	case g.in.Audit != "" && g.in.Build == "":
+		return operation.Refuse(operation.ArgumentInvalid, "require_audit is about the build in require_build")
+	case g.in.Build == "":
+		return nil
+	}
+	b, err := g.s.built(ctx, g.t, g.in.Build, session.ActRead)
+	if err != nil {
+		return err
+	}
+	if b.Generation.Project != g.p.Workspace.Project {
+		return operation.Refuse(operation.ArgumentInvalid, "%s is a build of another project", g.in.Build)
+	}
+	if err := b.exactly(g.in.Build); err != nil {
+		return err
+	}
+	m, err := g.s.manifestOf(b.Generation)
+	if err != nil {
+		return err
+	}
+	output := func(path string) bool {
+		return slices.ContainsFunc(b.Outputs, func(o string) bool { return workspace.Below(path, o) })
+	}
+	if d := m.Compare(g.sealedNow(changed, output)); !d.Same() {
+		return auditRequired(b.Generation, "the workspace is not what the build is: "+differs(d)).With("difference", shownDifference(d))
+	}
+	for _, one := range g.paths {
+		if a := one.decision.Action; (a == workspace.Merge || a == workspace.Mix) && output(one.path) {
+			return auditRequired(b.Generation, text.EncodePath(one.path)+" would be merged with what the project changed, and that is in no build").With("path", text.EncodePath(one.path))
+		}
+	}
+	g.build = &b.Generation
+	return g.s.cfg.DB.View(ctx, func(r store.Reader) error { return g.audited(ctx, r) })
+}
+
+// sealedNow is what the workspace has at the outputs of a build, as a manifest has it: BASE with what was changed since.
+func (g *integration) sealedNow(changed []change, output func(path string) bool) []workspace.Sealed {
+	now := byPath(g.base)
+	for _, c := range changed {
+		now[c.path] = c.proposed
+	}
+	full := map[string]bool{} // directories in which something is
+	for p, i := range now {
+		if i.Kind == tree.Absent {
+			delete(now, p)
+			continue
+		}
+		full[path.Dir(p)] = true
+	}
+	var all []workspace.Sealed
+	for p, i := range now {
+		if !output(p) || p == "." || i.Kind == tree.Directory && full[p] {
+			continue
+		}
+		e := workspace.Sealed{Path: p, Entry: entryOf(i)}
+		switch i.Kind {
+		case tree.File:
+			e.Size = i.Size
+		case tree.Link:
+			e.Digest = i.Link // a manifest has the text
+		case tree.Directory, tree.Other, tree.Absent:
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// audited refuses an integration whose build cannot be used any more, or has no verdict that was asked for.
+func (g *integration) audited(ctx context.Context, r store.Reader) error {
+	if g.build == nil {
+		return nil
+	}
+	b, err := r.GenerationByID(ctx, workspace.ByID{ID: g.build.Candidate})
+	if err != nil {
+		return err
+	}
+	if err := canUse(b); err != nil || g.in.Audit == "" {
+		return err
+	}
+	all, err := workspace.AllAudits(ctx, r, workspace.ListAudits{Build: b.ID, States: []workspace.AuditState{workspace.AuditDone}})
+	if err != nil {
+		return err
+	}
+	n := slices.IndexFunc(all, func(a workspace.Audit) bool { return a.Verdict == workspace.Pass })
+	if n < 0 {
+		return auditRequired(b, "no consumer has passed it")
+	}
+	g.verdict = all[n].ID
+	return nil
+}
+
+// auditRequired is the refusal of an integration whose build, or whose verdict, is missing.
+func auditRequired(g workspace.Generation, why string) *operation.Refusal {
+	return operation.Refuse(workspace.AuditRequired, "%s is required, and %s; nothing was applied", g.ID, why).With("build_id", g.ID).
+		Then(operation.Next{Tool: "generation_status", Args: map[string]any{"build_id": g.ID}, Why: "its audits, and how it was made"})
+}
+
+// manifestOf reads the manifest of a build. BUILD_CORRUPT.
+func (s *Service) manifestOf(g workspace.Generation) (workspace.Manifest, error) {
+	raw, err := tree.Build{Dir: g.Dir}.ReadManifest()
+	if code := tree.CodeOf(err); code == tree.NotFound || err == nil && digest(raw) != g.TreeHash {
+		return nil, corrupt(g, workspace.Difference{Changed: []string{"../manifest"}})
+	}
+	if err != nil {
+		return nil, problem(err)
+	}
+	return workspace.ParseManifest(raw)
+}
