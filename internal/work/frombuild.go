@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"slices"
 
 	"mcpx/internal/operation"
 	"mcpx/internal/session"
@@ -58,7 +57,7 @@ func (c *creation) copied(ctx context.Context, p tree.Packet, o tree.CopyOptions
 	defer sealed.Close()
 	leave := o.Skip
 	o.Skip = func(e tree.Seen) string {
-		if slices.ContainsFunc(c.build.Outputs, func(output string) bool { return workspace.Below(e.Path, output) }) {
+		if isOutput(e.Path, c.build.Outputs) {
 			return notRead // the build has it
 		}
 		return leave(e)

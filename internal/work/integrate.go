@@ -222,7 +222,7 @@ func (g *integration) plan(ctx context.Context) (err error) {
 	if err := g.planAll(ctx, inside, byPath(base)); err != nil {
 		return err
 	}
-	if err := g.required(ctx, all); err != nil {
+	if err := g.required(ctx); err != nil {
 		return err
 	}
 	g.renames(ctx)

@@ -18,7 +18,7 @@ const auditPass = string(workspace.Pass)
 
 // required holds an integration against the build that its call asks for. AUDIT_REQUIRED: what the workspace has at the outputs
 // of the build is something else, or would be merged into what nobody has audited, or there is no verdict that was asked for.
-func (g *integration) required(ctx context.Context, changed []change) error {
+func (g *integration) required(ctx context.Context) error {
 	switch {
 	case g.in.Audit != "" && g.in.Audit != auditPass:
 		return operation.Refuse(operation.ArgumentInvalid, "%.32q is no require_audit; pass is", g.in.Audit)
@@ -41,14 +41,15 @@ func (g *integration) required(ctx context.Context, changed []change) error {
 	if err != nil {
 		return err
 	}
-	output := func(path string) bool {
-		return slices.ContainsFunc(b.Outputs, func(o string) bool { return workspace.Below(path, o) })
+	now, err := g.sealedNow(ctx, b.Outputs)
+	if err != nil {
+		return err
 	}
-	if d := m.Compare(g.sealedNow(changed, output)); !d.Same() {
+	if d := m.Compare(now); !d.Same() {
 		return auditRequired(b.Generation, "the workspace is not what the build is: "+differs(d)).With("difference", shownDifference(d))
 	}
 	for _, one := range g.paths {
-		if a := one.decision.Action; (a == workspace.Merge || a == workspace.Mix) && output(one.path) {
+		if a := one.decision.Action; (a == workspace.Merge || a == workspace.Mix) && isOutput(one.path, b.Outputs) {
 			return auditRequired(b.Generation, text.EncodePath(one.path)+" would be merged with what the project changed, and that is in no build").With("path", text.EncodePath(one.path))
 		}
 	}
@@ -56,26 +57,29 @@ func (g *integration) required(ctx context.Context, changed []change) error {
 	return g.s.cfg.DB.View(ctx, func(r store.Reader) error { return g.audited(ctx, r) })
 }
 
-// sealedNow is what the workspace has at the outputs of a build, as a manifest has it: BASE with what was changed since.
-func (g *integration) sealedNow(changed []change, output func(path string) bool) []workspace.Sealed {
-	now := byPath(g.base)
-	for _, c := range changed {
-		now[c.path] = c.proposed
+// isOutput says whether a path is one of the outputs of a build, or in one.
+func isOutput(path string, outputs []string) bool {
+	return slices.ContainsFunc(outputs, func(o string) bool { return workspace.Below(path, o) })
+}
+
+// sealedNow reads what the workspace has at the outputs of a build, all of it: here nothing is believed because of a size or a time.
+func (g *integration) sealedNow(ctx context.Context, outputs []string) ([]workspace.Sealed, error) {
+	m, err := g.copy.root.Survey(ctx, tree.SurveyOptions{Git: true, Skip: func(v tree.Visit) bool {
+		return v.Path == conflictsDir || !isOutput(v.Path, outputs) && !slices.ContainsFunc(outputs, func(o string) bool { return workspace.Below(o, v.Path) })
+	}})
+	if err != nil {
+		return nil, problem(err)
 	}
 	full := map[string]bool{} // directories in which something is
-	for p, i := range now {
-		if i.Kind == tree.Absent {
-			delete(now, p)
-			continue
-		}
-		full[path.Dir(p)] = true
+	for _, i := range m.Items {
+		full[path.Dir(string(i.Path))] = true
 	}
 	var all []workspace.Sealed
-	for p, i := range now {
-		if !output(p) || p == "." || i.Kind == tree.Directory && full[p] {
+	for _, i := range m.Items {
+		if !isOutput(string(i.Path), outputs) || i.Kind == tree.Directory && full[string(i.Path)] {
 			continue
 		}
-		e := workspace.Sealed{Path: p, Entry: entryOf(i)}
+		e := workspace.Sealed{Path: string(i.Path), Entry: entryOf(i)}
 		switch i.Kind {
 		case tree.File:
 			e.Size = i.Size
@@ -85,7 +89,7 @@ func (g *integration) sealedNow(changed []change, output func(path string) bool)
 		}
 		all = append(all, e)
 	}
-	return all
+	return all, nil
 }
 
 // audited refuses an integration whose build cannot be used any more, or has no verdict that was asked for.
