@@ -27,6 +27,8 @@ type Daemon struct {
 	Home       string `json:"home"`     // directory of the state
 	Detached   bool   `json:"detached"` // started in the background: its log is in LogFile
 	LogFile    string `json:"log_file,omitempty"`
+	// ReadOnly says why nothing that is stored is changed; "" it is.
+	ReadOnly string `json:"read_only,omitempty"`
 	// Up says that this is `mcpx up`: it runs in a terminal, offers more than the catalog, and ends its servers.
 	Up bool `json:"up,omitempty"`
 }

@@ -410,5 +410,8 @@ func (e *Env) aboutDaemon(d api.Daemon) [][2]string {
 	if d.LogFile != "" {
 		rows = append(rows, [2]string{"log", d.LogFile})
 	}
+	if d.ReadOnly != "" {
+		rows = append(rows, [2]string{"read-only", d.ReadOnly})
+	}
 	return rows
 }

@@ -16,7 +16,15 @@ import (
 
 // DaemonStatus describes this daemon.
 func (c *Control) DaemonStatus(ctx context.Context, _ api.None) (api.Daemon, error) {
-	return c.cfg.Daemon, c.allow(ctx, "daemon.status")
+	if err := c.allow(ctx, "daemon.status"); err != nil {
+		return api.Daemon{}, err
+	}
+	out := c.cfg.Daemon
+	if why := c.cfg.DB.Stopped(); why != nil {
+		f := fault.From(why)
+		out.ReadOnly = f.Message + "; " + f.Hint
+	}
+	return out, nil
 }
 
 // DaemonStop begins the end of this daemon.

@@ -205,7 +205,11 @@ func (d *Daemon) start(ctx context.Context) error {
 // build makes the graph, from the database up.
 func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	c := d.cfg
-	db, err := sqlite.Open(ctx, sqlite.Config{Path: c.Paths.Database(), Backups: backups(c.Paths), Now: c.Now})
+	readOnly, err := d.inspect(ctx)
+	if err != nil {
+		return err
+	}
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: c.Paths.Database(), Backups: backups(c.Paths), Now: c.Now, ReadOnly: readOnly})
 	if err != nil {
 		return err
 	}
@@ -218,7 +222,6 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	}); err != nil {
 		return err
 	}
-	d.inspect(ctx, db)
 	epoch, err := nextEpoch(ctx, db)
 	if err != nil {
 		return err

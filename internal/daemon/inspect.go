@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"mcpx/internal/api"
 	"mcpx/internal/atomicfile"
@@ -24,26 +25,53 @@ import (
 // is found when somebody comes upon it, and by doctor.
 const maxInspected = 64 << 20
 
-// inspect looks whether what is stored may be changed: it is sound, and of this machine. Else it is served to be read.
-func (d *Daemon) inspect(ctx context.Context, db *sqlite.DB) {
-	err := checkHost(d.cfg.Paths)
-	raw, bad := os.ReadFile(hostFile(d.cfg.Paths))
-	if unnamed := bad == nil && len(bytes.TrimSpace(raw)) == 0; thisHost() != "" && (unnamed || errors.Is(bad, fs.ErrNotExist)) {
-		err = Rehome(d.cfg.Paths) // the first start, or the first one of a machine with a name
+// looks and lookAgain are how often and after how long a database that somebody else holds is looked at.
+const (
+	looks     = 3
+	lookAgain = 2 * time.Second
+)
+
+// inspect looks whether what is stored may be changed, before anything of it is: it is sound, and of this machine. why is the
+// reason for which it is served to be read alone; an error, that nobody can say.
+func (d *Daemon) inspect(ctx context.Context) (why, err error) {
+	path := d.cfg.Paths.Database()
+	why = checkHost(d.cfg.Paths)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) { // there is nothing to be read either
+		if why == nil {
+			why = d.nameHost()
+		}
+		return nil, why
 	}
-	if info, bad := os.Stat(d.cfg.Paths.Database()); err == nil && bad == nil && info.Size() <= maxInspected {
-		err = db.Check(ctx)
+	for n := 1; why == nil && err == nil && info.Size() <= maxInspected; n++ {
+		if why = sqlite.Damage(ctx, path); fault.KindOf(why) != fault.Busy || n == looks {
+			break
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		why = nil
 	}
-	if err == nil {
-		return
+	if why == nil {
+		return nil, d.nameHost()
 	}
-	switch code := fault.From(err).Code; code {
-	case "store-corrupt", "store-elsewhere":
-		db.ReadOnly(err)
-		d.log.LogAttrs(ctx, slog.LevelError, "what is stored is only read", slog.Any(key.Cause, err))
-	default: // nobody knows yet: damage is told as soon as it is met
-		d.log.LogAttrs(ctx, slog.LevelWarn, "what is stored was not looked through", slog.Any(key.Cause, err))
+	switch fault.From(why).Code {
+	case "store-corrupt", "store-elsewhere", "state-unreadable":
+		d.log.LogAttrs(ctx, slog.LevelError, "what is stored is only read", slog.Any(key.Cause, why))
+		return why, nil
 	}
+	return nil, why
+}
+
+// nameHost writes down which machine the state is of: at the first start, or the first one of a machine with a name.
+func (d *Daemon) nameHost() error {
+	raw, err := os.ReadFile(hostFile(d.cfg.Paths))
+	if unnamed := err == nil && len(bytes.TrimSpace(raw)) == 0; thisHost() == "" || !unnamed && !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return Rehome(d.cfg.Paths)
 }
 
 // nextEpoch is the epoch of this start. What cannot be written stays what it was: its daemon is gone.

@@ -22,7 +22,7 @@ func Check(ctx context.Context, c Config) (err error) {
 	if err := checkForeign(ctx, c.Path); err != nil {
 		return err
 	}
-	look, err := pool(c.Path, true)
+	look, err := lookPool(c.Path)
 	if err != nil {
 		return describe(err, c.Path)
 	}

@@ -47,6 +47,8 @@ type Config struct {
 	Path    string           // the database file; its directory must exist
 	Backups string           // directory for copies made before a migration; made when needed
 	Now     func() time.Time // for the names of backups and the migration record
+	// ReadOnly is why nothing may be changed from the start on, neither rows nor schema nor a byte of the file; nil: it may.
+	ReadOnly error
 }
 
 // DB is a store.DB on one SQLite file: one connection that writes, a few that can only read.
@@ -62,7 +64,8 @@ type DB struct {
 var _ store.DB = (*DB)(nil)
 
 // Open opens the file, makes it when it is absent, and migrates it to the schema of this build after a backup. A file
-// of a newer build, of another program, or a damaged one is refused untouched.
+// of a newer build, of another program, or a damaged one is refused untouched, and so is one of an older build that may not be
+// changed.
 func Open(ctx context.Context, c Config) (*DB, error) {
 	steps, err := embedded()
 	if err != nil {
@@ -82,8 +85,10 @@ func open(ctx context.Context, c Config, steps []migration) (*DB, error) {
 	if c.Now == nil {
 		return nil, errors.New("sqlite: Config.Now is required")
 	}
-	if err := createPrivate(c.Path); err != nil {
-		return nil, err
+	if c.ReadOnly == nil {
+		if err := createPrivate(c.Path); err != nil {
+			return nil, err
+		}
 	}
 	db := &DB{path: c.Path}
 	if err := db.connect(ctx, c, steps); err != nil {
@@ -96,6 +101,9 @@ func (db *DB) connect(ctx context.Context, c Config, steps []migration) error {
 	// Before the first write (WAL mode is one) look whether the file is ours.
 	if err := checkForeign(ctx, c.Path); err != nil {
 		return err
+	}
+	if c.ReadOnly != nil {
+		return db.connectReadOnly(ctx, c, steps)
 	}
 	writer, err := pool(c.Path, false)
 	if err != nil {
@@ -111,6 +119,35 @@ func (db *DB) connect(ctx context.Context, c Config, steps []migration) error {
 	}
 	db.readers = newLanes(readers, "BEGIN", maxReaders)
 	return readers.PingContext(ctx)
+}
+
+// connectReadOnly opens a file that is not changed: there is no connection that could.
+func (db *DB) connectReadOnly(ctx context.Context, c Config, steps []migration) error {
+	readers, err := lookPool(c.Path)
+	if err != nil {
+		return err
+	}
+	db.readers = newLanes(readers, "BEGIN", maxReaders)
+	done, err := applied(ctx, readers)
+	if err != nil {
+		return err
+	}
+	if err := known(c, steps, done); err != nil {
+		return err
+	}
+	if len(done) < len(steps) {
+		why := fault.From(c.ReadOnly)
+		return fault.New(fault.Unavailable, "schema-older").
+			Saying("%s has schema %d of %d, and nothing in it is changed: %s", c.Path, len(done), len(steps), why.Message).
+			Hinting("%s", why.Hint).Retrying(fault.AfterFix).Because(c.ReadOnly)
+	}
+	db.ReadOnly(c.ReadOnly)
+	return nil
+}
+
+// lookPool opens connections that change no byte of the file: not even what is left in the WAL is moved into it at their end.
+func lookPool(path string) (*sql.DB, error) {
+	return sql.Open("sqlite", dsn(path, url.Values{"mode": {"ro"}, "_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "query_only(1)"}}))
 }
 
 // pool opens connections with the pragmas in the order that matters: the timeout first, since the switch to WAL can
@@ -199,16 +236,4 @@ func (db *DB) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Check reads the whole file and looks for damage and for rows that point nowhere.
-func (db *DB) Check(ctx context.Context) error {
-	verdicts, err := texts(ctx, db.readers.pool, "PRAGMA integrity_check(20)")
-	if err != nil {
-		return describe(err, db.path)
-	}
-	if len(verdicts) != 1 || verdicts[0] != "ok" {
-		return corrupt(db.path).Because(errors.New(strings.Join(verdicts, "; ")))
-	}
-	return orphans(ctx, db.readers.pool, db.path)
 }

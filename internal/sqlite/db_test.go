@@ -159,7 +159,7 @@ func TestPragmas(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tc.pragma, d)
 		}
 	}
-	if err := db.Check(t.Context()); err != nil {
+	if err := Damage(t.Context(), db.path); err != nil {
 		t.Errorf("Check of a fresh database: %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestMigrateWithBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables, err := texts(t.Context(), again.readers.pool, "SELECT name FROM sqlite_schema WHERE name IN ('more', 'half')")
-	if err := errors.Join(err, again.Check(t.Context()), again.Close()); err != nil {
+	if err := errors.Join(err, Damage(t.Context(), again.path), again.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"more"}, tables); d != "" {
@@ -364,7 +364,7 @@ func TestCheckFindsOrphans(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcpx.db")
 	db := mustOpen(t, path)
 	raw(t, path, "INSERT INTO server_names VALUES ('lost', 'srv_none')") // foreign keys are off in a plain handle
-	wantCode(t, db.Check(t.Context()), fault.Unavailable, "store-corrupt")
+	wantCode(t, Damage(t.Context(), db.path), fault.Unavailable, "store-corrupt")
 }
 
 func TestViewCannotWrite(t *testing.T) {

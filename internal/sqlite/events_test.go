@@ -36,7 +36,7 @@ func TestReleasedSchema(t *testing.T) {
 	if d := cmp.Diff(schema(fresh), schema(db)); d != "" {
 		t.Errorf("schema (-fresh +migrated):\n%s", d)
 	}
-	if err := db.Check(t.Context()); err != nil {
+	if err := Damage(t.Context(), db.path); err != nil {
 		t.Error(err)
 	}
 	if copies, err := filepath.Glob(filepath.Join(filepath.Dir(path), "backups", "mcpx-schema2-*.db")); err != nil || len(copies) != 1 {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -68,9 +67,7 @@ CREATE TABLE IF NOT EXISTS schema_migrations (
 
 // checkForeign refuses a file of another program, and a damaged one, before anything writes to it.
 func checkForeign(ctx context.Context, path string) (err error) {
-	look, err := sql.Open("sqlite", dsn(path, url.Values{
-		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "query_only(1)"},
-	}))
+	look, err := lookPool(path)
 	if err != nil {
 		return describe(err, path)
 	}

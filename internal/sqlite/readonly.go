@@ -32,9 +32,10 @@ func (db *DB) spoilt(err error) error {
 	return err
 }
 
-// Damage reads a whole file, which may be open elsewhere, and says what is wrong with it. It changes nothing.
+// Damage reads a whole file, which may be open elsewhere, and says what is wrong with it: damage, and rows that point nowhere. It
+// changes nothing.
 func Damage(ctx context.Context, path string) (err error) {
-	look, err := pool(path, true)
+	look, err := lookPool(path)
 	if err != nil {
 		return describe(err, path)
 	}
@@ -46,5 +47,5 @@ func Damage(ctx context.Context, path string) (err error) {
 	case len(verdicts) != 1 || verdicts[0] != "ok":
 		return corrupt(path).Because(errors.New(strings.Join(verdicts, "; ")))
 	}
-	return nil
+	return orphans(ctx, look, path)
 }

@@ -30,8 +30,12 @@ func (c cut) run(ctx context.Context) (any, error) {
 // of it is cleared away, and it is carried to its end when the disk answers again: by the daemon itself, and by the next one.
 func TestDiskDoesNotAnswer(t *testing.T) {
 	for _, c := range []struct{ tool, by string }{
-		{"edit_files", "the next daemon"}, {integrateTool, "the next daemon"}, {"resume_workspace", "the next daemon"},
-		{"edit_files", "itself"}, {integrateTool, "itself"}, {"resume_workspace", "itself"},
+		{"edit_files", "the next daemon"},
+		{integrateTool, "the next daemon"},
+		{"resume_workspace", "the next daemon"},
+		{"edit_files", "itself"},
+		{integrateTool, "itself"},
+		{"resume_workspace", "itself"},
 	} {
 		tool := c.tool
 		t.Run(tool+" by "+c.by, func(t *testing.T) {

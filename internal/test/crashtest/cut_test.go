@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"mcpx/internal/api"
+	"mcpx/internal/operation"
 	"mcpx/internal/test/rig"
 )
 
@@ -352,5 +355,58 @@ func TestDW17Unanswered(t *testing.T) {
 				t.Errorf("%+v, it happened %d times before, %d in the end", last, n, e.times(w))
 			}
 		})
+	}
+}
+
+// TestDW74BegunElsewhere: DW-74. An edit that a daemon on another machine had begun is neither carried on nor undone by a daemon
+// on a copy of its state, and no byte of the database changes, until a person says that the state belongs here.
+func TestDW74BegunElsewhere(t *testing.T) {
+	if raw, err := os.ReadFile("/etc/machine-id"); err != nil || len(bytes.TrimSpace(raw)) == 0 {
+		t.Skip("skip: another host: this machine has no name of its own in /etc/machine-id")
+	}
+	w := cut(t, "op.dispatch.after#1", nil, "")
+	w.register()
+	args := map[string]any{"edits": []edit{{"op": "create", "path": "new.txt", "content": "new\n"}}}
+	w.dies("edit_files", "edit-else-1", args)
+	host := filepath.Join(w.g.Home, "state", "host")
+	if err := os.WriteFile(host, []byte(strings.Repeat("0", 64)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := func() map[string]string {
+		all := map[string]string{}
+		for _, name := range []string{"mcpx.db", "mcpx.db-wal"} {
+			raw, err := os.ReadFile(filepath.Join(w.g.Home, "state", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[name] = string(raw)
+		}
+		return all
+	}
+	before := files()
+	w.g.Serve()
+	body, err := w.body("edit_files", "edit-else-1", args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.post(body); err != nil || r.OK || r.code() != "OPERATION_IN_PROGRESS" {
+		t.Errorf("the same call on the copy: %+v, %v", r, err)
+	}
+	if o, err := w.g.API().Operation(t.Context(), api.OperationRef{Operation: "edit-else-1"}); err != nil || o.State != operation.Dispatched {
+		t.Errorf("on the copy it is %s, %v", o.State, err)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "new.txt")); err == nil {
+		t.Error("it was carried on")
+	}
+	w.g.Kill()
+	if !maps.Equal(files(), before) {
+		t.Error("the database has changed")
+	}
+	w.g.Run("doctor", "--rehome") // what else it finds on this machine is another matter
+	if r := w.again("edit_files", "edit-else-1", args); !r.OK || !r.Operation.Recovered {
+		t.Errorf("after the rehome: %+v (%s)", r, r.code())
+	}
+	if raw, err := os.ReadFile(filepath.Join(w.dir, "new.txt")); err != nil || string(raw) != "new\n" {
+		t.Errorf("the file is %q, %v", raw, err)
 	}
 }
