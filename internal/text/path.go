@@ -9,6 +9,9 @@ import (
 // EncodePath spells the bytes of a path in ASCII where they are no printable UTF-8: control bytes, space, "%" and bytes of
 // invalid UTF-8 become "%" and two upper-case hex digits, as in manifests (durable-work.md section 12).
 func EncodePath(path string) string {
+	if !strings.ContainsFunc(path, func(r rune) bool { return r < 0x21 || r >= 0x7f || r == '%' }) {
+		return path // nearly all are like this
+	}
 	var b strings.Builder
 	for len(path) > 0 {
 		r, n := utf8.DecodeRuneInString(path)
@@ -24,6 +27,9 @@ func EncodePath(path string) string {
 
 // DecodePath reads what EncodePath wrote, and other spellings of bytes that need none. A refusal is a *Problem.
 func DecodePath(encoded string) (string, error) {
+	if !strings.Contains(encoded, "%") {
+		return encoded, nil
+	}
 	var b strings.Builder
 	for i := 0; i < len(encoded); i++ {
 		if encoded[i] != '%' {

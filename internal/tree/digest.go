@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mcpx/internal/atomicfile"
@@ -58,8 +58,13 @@ func (m Manifest) Digest() string {
 		return m.Items[0].Digest
 	}
 	sum := sha256.New()
+	var line []byte
 	for _, i := range m.Items {
-		sum.Write(fmt.Appendf(nil, "%s %o %s %s\n", i.Kind, i.Mode, i.Digest, text.EncodePath(string(i.Path))))
+		line = append(append(line[:0], i.Kind...), ' ')
+		line = append(strconv.AppendUint(line, uint64(i.Mode), 8), ' ')
+		line = append(append(line, i.Digest...), ' ')
+		line = append(append(line, text.EncodePath(string(i.Path))...), '\n')
+		sum.Write(line)
 	}
 	return treeDigest + hex.EncodeToString(sum.Sum(nil))
 }

@@ -73,14 +73,14 @@ func TestBaseBytes(t *testing.T) {
 		t.Errorf("something that is no hash: %v", err)
 	}
 	// What is in the pack is not kept once more.
-	if err := p.Keep(t.Context(), atomicfile.Sum(files["most"]), "most"); err != nil {
+	if err := p.Keep(t.Context(), Item{Path: "most", Digest: atomicfile.Sum(files["most"])}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadDir(p.Blobs())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Keep(t.Context(), atomicfile.Sum(files["b/c"]), "b/c"); err != nil {
+	if err := p.Keep(t.Context(), Item{Path: "b/c", Digest: atomicfile.Sum(files["b/c"])}); err != nil {
 		t.Fatal(err)
 	}
 	after, err := os.ReadDir(p.Blobs())

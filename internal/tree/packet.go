@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"mcpx/internal/atomicfile"
 	"mcpx/internal/crash"
 )
@@ -80,9 +82,8 @@ type Record struct {
 // there twice are kept with those of BASE. What is above them is a directory, or becomes one. NOT_A_DIRECTORY, EXISTS, and the
 // codes of CopyTo.
 func (p Packet) Lay(ctx context.Context, from *Root, o CopyOptions) (Copied, error) {
-	laid, scratch, twice := filepath.Join(p.Dir, ".laid"), filepath.Join(p.Dir, ".laid-twice"), o.Twice
-	o.Twice = nil
-	got, err := from.CopyTo(ctx, laid, scratch, o)
+	laid := filepath.Join(p.Dir, ".laid")
+	got, err := from.CopyTo(ctx, laid, "", o)
 	if err != nil {
 		return got, err
 	}
@@ -119,14 +120,16 @@ func (p Packet) Lay(ctx context.Context, from *Root, o CopyOptions) (Copied, err
 		return got, err
 	}
 	defer copied.Close()
+	var twice []Item
 	for _, i := range got.Manifest.Items {
-		if i.Kind == File && twice != nil && twice(string(i.Path)) {
-			if err := p.KeepFrom(ctx, copied, i.Digest, string(i.Path)); err != nil {
-				return got, err
-			}
+		if i.Kind == File && o.Twice != nil && o.Twice(string(i.Path)) {
+			twice = append(twice, i)
 		}
 	}
-	return got, writing(errors.Join(os.RemoveAll(laid), os.RemoveAll(scratch), flushAll(p.Dir)), p.Dir)
+	if err := p.KeepFrom(ctx, copied, twice...); err != nil {
+		return got, err
+	}
+	return got, writing(errors.Join(os.RemoveAll(laid), flushAll(p.Dir)), p.Dir)
 }
 
 // Write makes the record of a revision durable.
@@ -162,45 +165,67 @@ func (p Packet) Latest() (rev int, err error) {
 	return rev, nil
 }
 
-// Keep adds the bytes of a file of the working copy to those of BASE, and makes them durable. FileBusy: they are others now.
-func (p Packet) Keep(ctx context.Context, digest, path string) error {
+// Keep adds the bytes of files of the working copy to those of BASE, and makes them durable. FileBusy: they are others now.
+func (p Packet) Keep(ctx context.Context, files ...Item) error {
 	root, err := Open(p.Copy(), Options{ByPath: true})
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return p.KeepFrom(ctx, root, digest, path)
+	return p.KeepFrom(ctx, root, files...)
 }
 
-// KeepFrom is Keep for a file of another root.
-func (p Packet) KeepFrom(ctx context.Context, root *Root, digest, path string) error {
-	if p.keeps(digest) {
-		return nil
+// KeepFrom is Keep for files of another root. Bytes get their name when they are durable.
+func (p Packet) KeepFrom(ctx context.Context, root *Root, files ...Item) error {
+	drafts := make([]string, len(files))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(stageWorkers)
+	for n, i := range files {
+		if !p.keeps(i.Digest) {
+			group.Go(func() (err error) {
+				drafts[n], err = p.draft(ctx, root, i)
+				return writing(err, string(i.Path))
+			})
+		}
 	}
-	at, err := root.Resolve(path, Read)
-	if err != nil {
+	err := group.Wait()
+	made := false
+	for n, draft := range drafts {
+		if draft == "" {
+			continue
+		}
+		made = true
+		if err == nil {
+			err = writing(os.Rename(draft, p.blob(files[n].Digest)), string(files[n].Path))
+		} else {
+			err = errors.Join(err, os.Remove(draft))
+		}
+	}
+	if err != nil || !made {
 		return err
+	}
+	return writing(atomicfile.SyncDir(p.Blobs()), p.Dir)
+}
+
+// draft copies a file beside the bytes of BASE, durably, and says where.
+func (p Packet) draft(ctx context.Context, root *Root, i Item) (string, error) {
+	at, err := root.Resolve(string(i.Path), Read)
+	if err != nil {
+		return "", err
 	}
 	defer at.Close()
 	f, err := os.CreateTemp(p.Blobs(), ".copy-*")
 	if err != nil {
-		return writing(err, path)
+		return "", err
 	}
 	got, err := at.Copy(ctx, f)
-	if err == nil && got != digest {
-		err = refuse(FileBusy, "%s changes all the time", path)
+	if err == nil && got != i.Digest {
+		err = refuse(FileBusy, "%s changes all the time", i.Path)
 	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), p.blob(digest))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
 	}
-	if err != nil {
-		return errors.Join(writing(err, path), os.Remove(f.Name()))
-	}
-	above, err := os.Open(p.Blobs())
-	if err != nil {
-		return writing(err, path)
-	}
-	return writing(errors.Join(above.Sync(), above.Close()), path)
+	return f.Name(), nil
 }
 
 // Bytes reads bytes of BASE. LimitExceeded, NotFound.

@@ -616,6 +616,7 @@ func (g *integration) stage(ctx context.Context) (any, error) {
 // merged, or the project's side was chosen, that is older than what the project has, as if the project had gone on since.
 func (g *integration) next(ctx context.Context) (workspace.Copied, error) {
 	now := byPath(g.base)
+	var files []tree.Item
 	for _, one := range g.paths {
 		if one.proposed.Kind == tree.Absent {
 			delete(now, one.path)
@@ -623,10 +624,11 @@ func (g *integration) next(ctx context.Context) (workspace.Copied, error) {
 		}
 		now[one.path] = one.proposed
 		if one.proposed.Kind == tree.File {
-			if err := g.p.dir.Keep(ctx, one.proposed.Digest, one.path); err != nil {
-				return workspace.Copied{}, problem(err)
-			}
+			files = append(files, one.proposed)
 		}
+	}
+	if err := g.p.dir.Keep(ctx, files...); err != nil {
+		return workspace.Copied{}, problem(err)
 	}
 	var m tree.Manifest
 	for _, i := range now {

@@ -128,7 +128,7 @@ func (r *revision) amend(ctx context.Context, in AmendScope) error {
 	for _, i := range base.Items {
 		if path := string(i.Path); i.Kind == tree.File && workspace.Inside(path, added) {
 			// What has changed already has no bytes of BASE: there it is a conflict, should the project change it, too.
-			if err := r.p.dir.Keep(ctx, i.Digest, path); err != nil && tree.CodeOf(err) != tree.FileBusy && tree.CodeOf(err) != tree.NotFound {
+			if err := r.p.dir.Keep(ctx, i); err != nil && tree.CodeOf(err) != tree.FileBusy && tree.CodeOf(err) != tree.NotFound {
 				return err
 			}
 		}

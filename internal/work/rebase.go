@@ -57,6 +57,7 @@ func (r *resumption) rebase(ctx context.Context) error {
 	}
 	entries := byPath(base)
 	r.was.Rebased = &rebased{Taken: []string{}, Conflicts: []conflictShown{}}
+	var kept []tree.Item
 	for _, one := range g.paths {
 		if one.decision.Action == workspace.Clash {
 			// Of a conflict the caller wants to know what the project has, as an integration would tell it.
@@ -72,10 +73,11 @@ func (r *resumption) rebase(ctx context.Context) error {
 		}
 		entries[one.path] = one.proposed
 		if one.proposed.Kind == tree.File {
-			if err := r.p.dir.KeepFrom(ctx, at.root, one.proposed.Digest, one.path); err != nil {
-				return problem(err)
-			}
+			kept = append(kept, one.proposed)
 		}
+	}
+	if err := r.p.dir.KeepFrom(ctx, at.root, kept...); err != nil {
+		return problem(err)
 	}
 	if r.was.Rebased.Batch, err = r.copy.root.Stage(ctx, r.area, g.id, g.intents, tree.Conditions{}); err != nil {
 		return problem(err)
