@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,10 +138,19 @@ type speaker struct {
 	in         io.Writer
 	lines      *bufio.Reader
 	complaints *strings.Builder
+	end        func()
 }
 
-// speak starts the proxy and does the handshake. It ends with the test, and what lasts too long ends it.
+// speak starts the proxy and does the handshake.
 func speak(t *testing.T, env []string, argv []string) *speaker {
+	t.Helper()
+	s := launch(t, env, argv)
+	s.handshake()
+	return s
+}
+
+// launch starts the proxy. It ends with the test, and what lasts too long ends it.
+func launch(t *testing.T, env []string, argv []string) *speaker {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir = env, t.TempDir()
@@ -159,14 +169,19 @@ func speak(t *testing.T, env []string, argv []string) *speaker {
 		t.Fatal(err)
 	}
 	stop := time.AfterFunc(clientWithin, func() { endGroup(cmd) })
-	t.Cleanup(func() {
+	s.end = sync.OnceFunc(func() {
 		stop.Stop()
 		endGroup(cmd)
 		_ = cmd.Wait() // it was killed
 	})
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *speaker) handshake() {
+	s.t.Helper()
 	s.ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"peers","version":"1"}}}`, "1")
 	s.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	return s
 }
 
 func (s *speaker) send(message string) {

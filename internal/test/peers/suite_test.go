@@ -27,7 +27,7 @@ var worst = []string{"SUCCESS", "INFO", "WARNING", "SKIPPED", "FAILURE"}
 const suiteWithin = 150 * time.Second
 
 // resultDir is how the suite names the directory of one scenario.
-var resultDir = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[0-9Z-]+$`)
+var resultDir = regexp.MustCompile(`^(?:authorization-)?server-(.+)-\d{4}-\d\d-\d\dT[0-9Z-]+$`)
 
 // suite runs the server suite and returns its checks and its exit code: 0 means that every scored check passed.
 func suite(t testing.TB, url string, args ...string) (checks, int, string) {
@@ -36,6 +36,16 @@ func suite(t testing.TB, url string, args ...string) (checks, int, string) {
 	dir, env := home(t)
 	argv := append([]string{node(t), modules(t, "@modelcontextprotocol", "conformance", "dist", "index.js"), "server", "--url", url, "-o", out}, args...)
 	o := run(t, suiteWithin, dir, env, argv...)
+	got := results(t, out)
+	if len(got) == 0 {
+		t.Fatalf("the suite made no check\n%s\n%s", o.stdout, o.stderr)
+	}
+	return got, o.code, o.stdout
+}
+
+// results reads what the suite wrote into a directory.
+func results(t testing.TB, out string) checks {
+	t.Helper()
 	got := checks{}
 	entries, err := os.ReadDir(out)
 	if err != nil {
@@ -58,10 +68,7 @@ func suite(t testing.TB, url string, args ...string) (checks, int, string) {
 			}
 		}
 	}
-	if len(got) == 0 {
-		t.Fatalf("the suite made no check\n%s\n%s", o.stdout, o.stderr)
-	}
-	return got, o.code, o.stdout
+	return got
 }
 
 // transportOwned are checks of how the client's own connection is served, JSON or a stream, which is the gateway's

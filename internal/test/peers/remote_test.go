@@ -1,0 +1,340 @@
+package peers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"mcpx/internal/test/rig"
+)
+
+// away is a daemon that clients of other machines reach at a public address.
+type away struct {
+	*rig.Gateway
+	t    *testing.T
+	base string // the public address
+}
+
+// openAway starts a daemon, where a person turns remote access on.
+func openAway(t *testing.T) away {
+	t.Helper()
+	addr := fmt.Sprintf("127.0.0.1:%d", rig.Port(t))
+	a := away{rig.Start(t), t, "http://" + addr}
+	a.agrees("remote", "on", "--url", a.base, "--address", addr)
+	return a
+}
+
+// agrees runs a command on a terminal, where a person types back what is asked for, and returns what the person saw.
+func (a away) agrees(args ...string) string {
+	a.t.Helper()
+	cmd := exec.Command(a.Binary, args...)
+	cmd.Env, cmd.Dir = a.Environ(), a.Home
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer terminal.Close()
+	stop := time.AfterFunc(clientWithin, func() { _ = cmd.Process.Kill() })
+	defer stop.Stop()
+	var seen strings.Builder
+	answered := false
+	for chunk := make([]byte, 4096); ; {
+		n, err := terminal.Read(chunk)
+		seen.Write(chunk[:n])
+		if code := shownCode.FindStringSubmatch(seen.String()); code != nil && !answered {
+			answered = true
+			if _, err := io.WriteString(terminal, code[1]+"\n"); err != nil {
+				a.t.Fatalf("the terminal cannot be written: %v", err)
+			}
+		}
+		if err != nil { // the system tells the end of the other side by an error
+			break
+		}
+	}
+	if err := cmd.Wait(); err != nil || !answered {
+		a.t.Fatalf("mcpx %s: %v, asked: %v\n%s", strings.Join(args, " "), err, answered, seen.String())
+	}
+	return seen.String()
+}
+
+// What the page and the terminal show for people to take over.
+var (
+	shownRequest = regexp.MustCompile(`mcpx remote approve (\w+)`)
+	shownMark    = regexp.MustCompile(`name="mark" value="(\w+)"`)
+	spokenCode   = regexp.MustCompile(`Type this code in the browser: \S*?(\w{4}-\w{4})`)
+)
+
+// part is what a pattern finds in a text.
+func part(t *testing.T, p *regexp.Regexp, text string) string {
+	t.Helper()
+	found := p.FindStringSubmatch(text)
+	if found == nil {
+		t.Fatalf("there is no %s in:\n%s", p, text)
+	}
+	return found[1]
+}
+
+// approve says yes at the terminal and returns the code for the browser.
+func (a away) approve(request string) string {
+	a.t.Helper()
+	return part(a.t, spokenCode, a.agrees("remote", "approve", request))
+}
+
+// letIn is a person with a browser: it opens the page of a client, says yes at the terminal, types the code, and goes where
+// the answer leads.
+func (a away) letIn(authorize string) {
+	a.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar, Timeout: clientWithin}
+	page, _ := exchange(a.t, browser, http.StatusOK, http.MethodGet, authorize, nil)
+	request := part(a.t, shownRequest, page)
+	form := url.Values{"request": {request}, "mark": {part(a.t, shownMark, page)}, "code": {a.approve(request)}, "answer": {"yes"}}
+	exchange(a.t, browser, http.StatusOK, http.MethodPost, a.base+"/authorize", form)
+}
+
+// exchange makes a request, with a form or with JSON if there is something to send, and returns the answer, which has to have
+// this status.
+func exchange(t *testing.T, client *http.Client, status int, method, target string, sent any) (answer string, header http.Header) {
+	t.Helper()
+	kind, body := "", []byte(nil)
+	switch sent := sent.(type) {
+	case nil:
+	case url.Values:
+		kind, body = "application/x-www-form-urlencoded", []byte(sent.Encode())
+	default:
+		raw, err := json.Marshal(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind, body = "application/json", raw
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, target, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", kind)
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != status {
+		t.Fatalf("%s %s: %s, want %d, %v\n%s", method, target, resp.Status, status, err, raw)
+	}
+	return string(raw), resp.Header
+}
+
+// access is what `mcpx remote list` shows of one client.
+type access struct {
+	ID        string    `json:"access"`
+	State     string    `json:"state"`
+	Scopes    []string  `json:"scopes"`
+	Refreshed time.Time `json:"refreshed_at"`
+}
+
+// accesses lists who has access.
+func (a away) accesses() []access {
+	a.t.Helper()
+	var page struct {
+		Clients []access `json:"clients"`
+	}
+	if err := json.Unmarshal([]byte(a.Must("remote", "list", "--json")), &page); err != nil {
+		a.t.Fatal(err)
+	}
+	return page.Clients
+}
+
+// TestRemoteMCPRemote lets mcp-remote in at the public address, which is all that it knows: it finds out where to ask,
+// registers, opens a browser, and keeps its tokens. They count over a kill of the daemon, are refreshed when they are over,
+// and open nothing after `mcpx remote revoke`.
+func TestRemoteMCPRemote(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("skip: mcp-remote asks for the browser in BROWSER on Linux only")
+	}
+	proxy := modules(t, "mcp-remote", "dist", "proxy.js")
+	a := openAway(t)
+	dir, env := home(t)
+	asked := filepath.Join(dir, "asked") // what the browser was opened with
+	browser := filepath.Join(dir, "browser")
+	if err := os.WriteFile(browser, []byte("#!/bin/sh\nprintf %s \"$1\" >"+asked+".new && mv "+asked+".new "+asked+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env = append(env, "BROWSER="+browser, "MCP_REMOTE_CONFIG_DIR="+dir)
+	argv := []string{node(t), proxy, a.base + "/mcp", fmt.Sprint(rig.Port(t)), "--transport", "http-only"}
+	opened := func() string {
+		var authorize []byte
+		rig.Until(t, clientWithin, "mcp-remote opens a browser", func() bool {
+			var err error
+			authorize, err = os.ReadFile(asked)
+			return err == nil
+		})
+		if err := os.Remove(asked); err != nil {
+			t.Fatal(err)
+		}
+		return string(authorize)
+	}
+	lists := func(s *speaker) {
+		t.Helper()
+		answer := s.ask(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"session","arguments":{"action":"list"}}}`, "3")
+		if !answerOf(t, answer).OK {
+			t.Errorf("the call did not succeed: %s", answer)
+		}
+	}
+
+	s := launch(t, env, argv)
+	a.letIn(opened())
+	s.handshake()
+	lists(s)
+	in := a.accesses()
+	if len(in) != 1 || in[0].State != "live" || !in[0].Refreshed.IsZero() || len(in[0].Scopes) != 2 {
+		t.Fatalf("after it was let in: %+v", in)
+	}
+
+	// Its access token is over when its own record says so; what it does then is to refresh.
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*tokens.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("mcp-remote keeps its tokens in %v, %v", files, err)
+	}
+	var tokens map[string]any
+	readJSON(t, files[0], &tokens)
+	first := tokens["access_token"]
+	tokens["expires_at"] = 1
+	writeJSON(t, files[0], tokens)
+	s.end()
+	a.Kill()
+	a.Serve()
+	s = speak(t, env, argv)
+	lists(s)
+	s.end()
+	readJSON(t, files[0], &tokens)
+	if in = a.accesses(); len(in) != 1 || in[0].Refreshed.IsZero() || tokens["access_token"] == first {
+		t.Errorf("it did not refresh: %+v", in)
+	}
+	if exists(asked) {
+		t.Error("it opened a browser, though it has a refresh token")
+	}
+
+	a.Must("remote", "revoke", in[0].ID)
+	over := rig.NewClient(t, a.base+"/mcp")
+	over.Header.Set("Authorization", fmt.Sprint("Bearer ", tokens["access_token"]))
+	if reply := over.Post("{}"); reply.Status != http.StatusUnauthorized {
+		t.Errorf("after revoke its access token gave HTTP %d\n%s", reply.Status, reply.Body)
+	}
+	launch(t, env, argv)
+	opened() // it has to ask again
+	if in = a.accesses(); len(in) != 0 {
+		t.Errorf("after revoke: %+v", in)
+	}
+}
+
+func readJSON(t *testing.T, name string, value any) {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(raw, value)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// metadata is what a client finds out about a public address from the answer to a call without a token (RFC 9728, RFC 8414).
+type metadata struct {
+	Resource  string
+	Servers   []string `json:"authorization_servers"`
+	Issuer    string
+	Authorize string `json:"authorization_endpoint"`
+	Token     string `json:"token_endpoint"`
+	Register  string `json:"registration_endpoint"`
+}
+
+// discover does as a web client does that was given the address.
+func (a away) discover() (m metadata) {
+	a.t.Helper()
+	read := func(target string) {
+		answer, _ := exchange(a.t, http.DefaultClient, http.StatusOK, http.MethodGet, target, nil)
+		if err := json.Unmarshal([]byte(answer), &m); err != nil || len(m.Servers) == 0 {
+			a.t.Fatalf("%s, %v", answer, err)
+		}
+	}
+	_, header := exchange(a.t, http.DefaultClient, http.StatusUnauthorized, http.MethodPost, a.base+"/mcp", struct{}{})
+	read(part(a.t, regexp.MustCompile(`resource_metadata="([^"]+)"`), header.Get("WWW-Authenticate")))
+	read(m.Servers[0] + "/.well-known/oauth-authorization-server")
+	return m
+}
+
+// register registers a client that is answered at an address, and returns its id.
+func (m metadata) register(t *testing.T, name, redirect string) string {
+	t.Helper()
+	answer, _ := exchange(t, http.DefaultClient, http.StatusCreated, http.MethodPost, m.Register,
+		map[string]any{"client_name": name, "redirect_uris": []string{redirect}, "token_endpoint_auth_method": "none"})
+	var made struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.Unmarshal([]byte(answer), &made); err != nil || made.ID == "" {
+		t.Fatalf("%s, %v", answer, err)
+	}
+	return made.ID
+}
+
+// TestConformanceAuthorization runs all scenarios of the suite for authorization servers at the public address: its metadata,
+// and the code and the token of a client that registered and that a person lets in. Every check has to succeed; the
+// baseline names what is not there yet.
+func TestConformanceAuthorization(t *testing.T) {
+	a := openAway(t)
+	port, out := fmt.Sprint(rig.Port(t)), t.TempDir()
+	m := a.discover()
+	client := m.register(t, "conformance", "http://127.0.0.1:"+port+"/callback")
+	dir, env := home(t)
+	ctx, stop := context.WithTimeout(t.Context(), suiteWithin)
+	defer stop()
+	cmd := exec.CommandContext(ctx, node(t), modules(t, "@modelcontextprotocol", "conformance", "dist", "index.js"), "authorization",
+		"--url", m.Issuer, "--client-id", client, "--resource", m.Resource, "--port", port, "-o", out)
+	cmd.Dir, cmd.Env = dir, env
+	ownGroup(cmd)
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer endGroup(cmd)
+	var report strings.Builder
+	for lines := bufio.NewScanner(said); lines.Scan(); report.WriteString(lines.Text() + "\n") {
+		if strings.HasPrefix(lines.Text(), m.Authorize) {
+			a.letIn(lines.Text())
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, &report)
+	}
+	got, want := results(t, out), checks{}
+	for key := range got {
+		want[key] = "SUCCESS"
+	}
+	for _, check := range []string{"authorization-server-metadata-endpoint/authorization-server-metadata", "authorization-code-grant/authorization-code-grant"} {
+		want[check] = "SUCCESS"
+	}
+	settle(t, "authorization", want, got)
+}
