@@ -1,6 +1,11 @@
 package api
 
-import "mcpx/internal/workspace"
+import (
+	"cmp"
+
+	"mcpx/internal/text"
+	"mcpx/internal/workspace"
+)
 
 // Workspace is an isolated work packet of a project.
 type Workspace struct {
@@ -57,6 +62,9 @@ type WorkspacePath struct {
 // String is the path as it is shown and typed.
 func (p WorkspacePath) String() string { return p.Path + p.Pct }
 
+// Encoded is the path as lists of paths have it.
+func (p WorkspacePath) Encoded() string { return cmp.Or(p.Pct, text.EncodePath(p.Path)) }
+
 // WorkspaceChange is one path that was changed.
 type WorkspaceChange struct {
 	WorkspacePath
@@ -94,7 +102,11 @@ type WorkspaceDiffQuery struct {
 
 // WorkspaceDiff is what was done in a workspace since its copy was made.
 type WorkspaceDiff struct {
-	Handle string `json:"handle"`
+	Handle   string          `json:"handle"`
+	State    workspace.State `json:"state"`
+	Dirty    string          `json:"dirty"`              // yes, no, or unverified when nobody can tell now
+	Unseen   string          `json:"unseen,omitempty"`   // of unverified: why, and where its work is
+	Snapshot string          `json:"snapshot,omitempty"` // the last one that was made of it
 	WorkspaceChanges
 	Patch string `json:"patch,omitempty"` // a unified diff; # before what is no text
 }
@@ -130,13 +142,14 @@ type UndoIntegration struct {
 // What an integration has come to: IntegrationOutcome.State. The rest of its states are those of workspaces.
 const (
 	IntegrationConflict = "conflict" // nothing was applied
+	IntegrationMoved    = "moved"    // the same, and the project has changed since conflicts were looked at
 	IntegrationWaits    = "waiting"  // a person has to be asked
 	IntegrationUndone   = "undone"
 )
 
 // IntegrationOutcome is what an integration, or a plan of one, has come to.
 type IntegrationOutcome struct {
-	State   string `json:"state"` // integrated, open (the work goes on), already_integrated, conflict, waiting, planned, undone
+	State   string `json:"state"` // integrated, open (the work goes on), already_integrated, conflict, moved, waiting, planned, undone
 	Already bool   `json:"already,omitempty"`
 	Handle  string `json:"handle"`
 	WorkspacePlan

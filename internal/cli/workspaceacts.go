@@ -28,6 +28,8 @@ var workspaceDiff = Command{
 		}
 		return e.Show(diff, func(w io.Writer) {
 			switch {
+			case diff.Unseen != "":
+				line(w, "%s", plain(diff.Unseen))
 			case len(diff.Changes)+len(diff.Outside) == 0:
 				line(w, "No changes.")
 			case diff.Patch != "":
@@ -108,6 +110,8 @@ func (e *Env) showIntegration(out api.IntegrationOutcome) error {
 	switch out.State {
 	case api.IntegrationConflict:
 		return fault.New(fault.Conflict, "workspace-conflicts").Saying("%s", out.Text).Hinting("resolve each conflict, then integrate with --resolved PATH or --current PATH")
+	case api.IntegrationMoved:
+		return fault.New(fault.Stale, "workspace-project-moved").Saying("%s", out.Text).Hinting("look at the sides again, then integrate with --resolved PATH or --current PATH")
 	case api.IntegrationWaits:
 		return fault.New(fault.NeedsApproval, "workspace-waits").Saying("%s", out.Text).Hinting("look at it with `mcpx approval show %s`", out.Approval)
 	}
@@ -181,7 +185,7 @@ func (e *Env) integrationText(w io.Writer, out api.IntegrationOutcome) {
 	}
 	for _, c := range out.Applied {
 		text := fmt.Sprintf("  %-8s  %s", c.Change, plain(c.String()))
-		if merged[c.String()] {
+		if merged[c.Encoded()] {
 			text += "  (merged with what the project changed)"
 		}
 		line(w, "%s", text)

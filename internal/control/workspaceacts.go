@@ -19,7 +19,7 @@ func (c *Control) WorkspaceDiff(ctx context.Context, in api.WorkspaceDiffQuery) 
 	if err := c.allow(ctx, "workspace.diff"); err != nil {
 		return api.WorkspaceDiff{}, err
 	}
-	_, handle, err := c.workspaceNamed(ctx, in.Workspace)
+	one, handle, err := c.workspaceNamed(ctx, in.Workspace)
 	if err != nil {
 		return api.WorkspaceDiff{}, err
 	}
@@ -27,10 +27,13 @@ func (c *Control) WorkspaceDiff(ctx context.Context, in api.WorkspaceDiffQuery) 
 	if in.Names {
 		diff = "names"
 	}
-	out := api.WorkspaceDiff{Handle: handle}
+	out := api.WorkspaceDiff{Handle: handle, State: one.State, Snapshot: one.Snapshot}
 	_, err = c.tool(ctx, "workspace_status", map[string]any{"handle": handle, "diff": diff}, &out)
 	if out.Changes == nil {
 		out.Changes = []api.WorkspaceChange{}
+	}
+	if out.Dirty == workspace.Unverified {
+		out.Unseen = unseen(one)
 	}
 	return out, refusedWork(err)
 }
@@ -198,6 +201,9 @@ func (c *Control) inConflict(ctx context.Context, one api.Workspace, in api.Inte
 		out.Conflicts, err = c.bundled(ctx, one.Workspace, told.Conflicts)
 	}
 	out.State, out.Text, out.Unlisted = api.IntegrationConflict, r.Message, told.More
+	if r.Code == workspace.CanonicalMoved {
+		out.State = api.IntegrationMoved
+	}
 	out.Applied, out.Merged = []api.WorkspaceChange{}, []string{}
 	out.Next = []string{integrateCommand(one.ID, in, out.Conflicts)}
 	return out, err
@@ -281,7 +287,15 @@ func (c *Control) CreateWorkspace(ctx context.Context, in api.CreateWorkspace) (
 	if in.Build != "" {
 		args["base"] = in.Build
 	}
-	return c.moves(ctx, "create_agent_workspace", args, "%s is a copy of %s; nobody else changes what it may change")
+	text := "%s is a copy of %s; no other workspace may claim what it may change"
+	if in.Shared {
+		text = "%s is a copy of %s; workspaces that share it, too, may claim the same"
+	}
+	out, err := c.moves(ctx, "create_agent_workspace", args, text)
+	if err == nil {
+		out.Next = []string{"mcpx workspace diff " + out.Workspace.ID, "mcpx workspace integrate " + out.Workspace.ID}
+	}
+	return out, err
 }
 
 // SuspendWorkspace puts a workspace aside.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -81,8 +82,10 @@ func workspaceIn(ctx context.Context, r store.Reader, w workspace.Workspace) (ap
 
 // askedIn adds the approvals that operations on the workspaces wait for.
 func askedIn(ctx context.Context, r store.Reader, all []api.Workspace) error {
-	waiting, err := r.Operations(ctx, operation.ListOperations{States: []operation.State{operation.Claimed}})
-	for _, o := range waiting {
+	for o, err := range operation.Each(ctx, r, operation.ListOperations{States: []operation.State{operation.Claimed}}) {
+		if err != nil {
+			return err
+		}
 		var about struct {
 			Handle string `json:"handle"`
 		}
@@ -96,7 +99,7 @@ func askedIn(ctx context.Context, r store.Reader, all []api.Workspace) error {
 			}
 		}
 	}
-	return err
+	return nil
 }
 
 // workspaceNamed finds a workspace by its id, a beginning of it, or a handle.
@@ -195,8 +198,10 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 			next = append(next, integrateCommand(v.ID, api.IntegrateWorkspace{Outside: len(v.Outside) > 0}, v.Conflicts))
 		case v.Dirty == workspace.Dirty:
 			next = append(next, command("diff"), integrateCommand(v.ID, api.IntegrateWorkspace{Outside: len(v.Outside) > 0}, nil))
-		default:
+		case v.Dirty == workspace.Clean:
 			next = append(next, command("remove"))
+		default:
+			next = append(next, command("diff")) // which says why nobody can tell
 		}
 	case workspace.Suspended, workspace.Quarantined, workspace.Missing:
 		next = append(next, command("resume"))
@@ -207,12 +212,35 @@ func nextOfWorkspace(v api.WorkspaceView) []string {
 			next = append(next, "mcpx operation list --state unknown")
 		}
 	case workspace.Retired:
-		if v.Snapshot != "" {
+		if preserved(v.Workspace) {
 			next = append(next, command("resume"))
 		}
 	case workspace.Creating, workspace.Integrating, workspace.Retiring:
 	}
 	return next
+}
+
+// preserved says that what was in a workspace when it was removed is kept. A snapshot of an earlier time is no such.
+func preserved(w api.Workspace) bool { return w.Snapshot != "" && w.Why == "preserved" }
+
+// unseen says why nobody can tell what was done in a workspace, and where it is.
+func unseen(w api.Workspace) string {
+	switch w.State {
+	case workspace.Retired:
+		switch snapshot := filepath.Join(filepath.Dir(filepath.Dir(w.Dir)), "snapshots", w.Snapshot, "tree"); {
+		case preserved(w):
+			return "It is removed. What was only in it is kept in " + w.Snapshot + ": " + snapshot
+		case w.Snapshot != "":
+			return "It is removed, and nothing was only in it. " + w.Snapshot + " is how it was earlier: " + snapshot
+		}
+		return "It is removed, and nothing was only in it."
+	case workspace.Quarantined:
+		return "It was put aside, and nobody vouches for it: " + filepath.Join(w.Dir, "tree")
+	case workspace.Creating:
+		return "Its copy is not complete."
+	case workspace.Open, workspace.Suspended, workspace.Integrating, workspace.Attention, workspace.Integrated, workspace.Missing, workspace.Retiring:
+	}
+	return "Its files cannot be read: " + filepath.Join(w.Dir, "tree")
 }
 
 // integrateCommand is the command that integrates a workspace as was asked, once the conflicts are resolved, too, whose sides

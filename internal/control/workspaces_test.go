@@ -120,6 +120,57 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
+// TestAskedBehindMany: a question about a workspace is found behind more claimed operations than a page has.
+func TestAskedBehindMany(t *testing.T) {
+	b, ctx := newBench(t)
+	b.packed(ctx, t, workspace.Workspace{ID: "ws_1", State: workspace.Open})
+	err := b.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		for n := range operation.MaxOperationPage + 2 {
+			o := operation.Operation{
+				Name: operation.Name{Namespace: "ann", ID: fmt.Sprintf("op-%05d", n)}, Tool: "integrate_agent_workspace", State: operation.Claimed,
+				Args: json.RawMessage(`{"handle":"ws_1@1"}`), Claimed: b.now,
+			}
+			if n == 0 {
+				o.Hold, o.Approval = operation.HoldApproval, "apr_1"
+			}
+			if err := tx.PutOperation(ctx, operation.PutOperation{Operation: o}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := b.Workspaces(ctx, api.WorkspacesQuery{}); err != nil || fmt.Sprint(all.Workspaces[0].Asks) != "[apr_1]" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestUnseen: of a workspace into which nobody can look a person is told why, where its work is, and no removal is proposed.
+func TestUnseen(t *testing.T) {
+	for want, w := range map[string]workspace.Workspace{
+		"kept in snap_1: /area/snapshots/snap_1/tree": {State: workspace.Retired, Why: "preserved", Snapshot: "snap_1", Dir: "/area/trash/ws_1"},
+		"snap_1 is how it was earlier":                {State: workspace.Retired, Why: "clean", Snapshot: "snap_1", Dir: "/area/trash/ws_1"},
+		"nothing was only in it":                      {State: workspace.Retired, Why: "clean", Dir: "/area/trash/ws_1"},
+		"vouches for it: /area/quarantine/ws_1/tree":  {State: workspace.Quarantined, Dir: "/area/quarantine/ws_1"},
+		"cannot be read: /area/workspaces/ws_1/tree":  {State: workspace.Open, Dir: "/area/workspaces/ws_1"},
+		"is not complete":                             {State: workspace.Creating},
+	} {
+		b, ctx := newBench(t)
+		w.ID = "ws_1"
+		b.packed(ctx, t, w)
+		b.work.answers = map[string]operation.Answer{"workspace_status": {OK: true, Data: json.RawMessage(`{"dirty":"unverified"}`)}}
+		if d, err := b.WorkspaceDiff(ctx, api.WorkspaceDiffQuery{Workspace: "ws_1"}); err != nil || !strings.Contains(d.Unseen, want) || d.State != w.State {
+			t.Errorf("%+v, %v, want %s", d, err, want)
+		}
+		view, err := b.Workspace(ctx, api.WorkspaceRef{Workspace: "ws_1"})
+		if err != nil || slices.Contains(view.Next, "mcpx workspace remove ws_1") {
+			t.Errorf("%s: next are %v, %v", w.State, view.Next, err)
+		}
+	}
+}
+
 // TestRefusedWork: every refusal of the tools has an exit code that says what to do, and tells the way on.
 func TestRefusedWork(t *testing.T) {
 	for code, want := range map[operation.Code]fault.Kind{

@@ -276,6 +276,19 @@ func TestRenamesRefuseNothing(t *testing.T) {
 	}
 }
 
+// TestStatusOfMany: an answer names a page of changes, and counts the others.
+func TestStatusOfMany(t *testing.T) {
+	s := newShop(t)
+	_, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	for i := range maxChanges + 5 {
+		w.write(t, fmt.Sprintf("docs/%03d.md", i), "new\n")
+	}
+	got := read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q`, w.ID))
+	if len(got.Changes) != maxChanges || got.More != 5 || got.Dirty != workspace.Dirty {
+		t.Errorf("%d changes, %d more, %s", len(got.Changes), got.More, got.Dirty)
+	}
+}
+
 // bundleOf is what a person is shown of a conflict.
 func (s *shop) bundleOf(t *testing.T, id, path string) workspace.Bundle {
 	t.Helper()

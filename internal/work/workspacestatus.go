@@ -116,14 +116,12 @@ func (s *Service) showWorkspace(ctx context.Context, p packet, diff string, most
 		defer project.close()
 	}
 	var patch strings.Builder
-	for _, c := range all {
+	shown, more := all[:min(len(all), most)], max(0, len(all)-most)
+	out.More = more
+	for _, c := range shown { // of the others no file is read
 		shown := changeShown{shownPath: showPath(c.path), Change: c.kind()}
 		if project != nil {
 			shown.Current = movedTo(ctx, project, c)
-		}
-		if len(out.Changes)+len(out.Outside) == most {
-			out.More++
-			continue
 		}
 		if c.inside {
 			out.Changes = append(out.Changes, shown)
