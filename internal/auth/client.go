@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -147,4 +148,63 @@ func (c Client) Redirect(text string) bool {
 		k, err := url.Parse(known)
 		return err == nil && k.Scheme == u.Scheme && k.Hostname() == u.Hostname() && k.EscapedPath() == u.EscapedPath() && k.RawQuery == u.RawQuery
 	})
+}
+
+// Document is what a client says of itself at the URL that is its id (OAuth Client ID Metadata Document). What else is there
+// is not used.
+type Document struct {
+	ID        string   `json:"client_id"`
+	Name      string   `json:"client_name"`
+	Redirects []string `json:"redirect_uris"`
+	Method    string   `json:"token_endpoint_auth_method"`
+}
+
+// IsDocument says whether an id is the URL of a document.
+func IsDocument(id string) bool { return strings.HasPrefix(id, "https://") }
+
+// CheckDocumentURL says what is wrong with a URL from which a document would be loaded.
+func CheckDocumentURL(id string) error {
+	u, err := url.Parse(id)
+	switch {
+	case err != nil || len(id) > maxRedirect || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Contains(id, "#"):
+		return deny(InvalidClient, "a client_id that is a URL is https, with at most %d bytes, without user and fragment", maxRedirect)
+	case u.Path == "" || u.Path == "/" || path.Clean(u.Path) != u.Path:
+		return deny(InvalidClient, "a client_id that is a URL has a path, without . and ..")
+	}
+	return nil
+}
+
+// FromDocument is the client that a document from a URL describes.
+func FromDocument(id string, d Document) (Client, error) {
+	switch {
+	case d.ID != id:
+		return Client{}, deny(InvalidClient, "the document at client_id is about another client")
+	case d.Method != "" && d.Method != "none":
+		return Client{}, deny(InvalidClient, "token_endpoint_auth_method in the document at client_id is not none")
+	case len(d.Redirects) == 0 || len(d.Redirects) > maxRedirects:
+		return Client{}, deny(InvalidClient, "%d redirect_uris in the document at client_id, want 1 to %d", len(d.Redirects), maxRedirects)
+	}
+	for _, r := range d.Redirects {
+		if err := checkRedirect(r); err != nil {
+			return Client{}, err
+		}
+	}
+	return Client{ID: id, Name: plainName(d.Name, id), Redirects: d.Redirects}, nil
+}
+
+// Outside says whether an address is one of the open network. No client may have us look at others: they are those of this
+// machine, of its network, or of what a provider keeps for itself.
+func Outside(a netip.Addr) bool {
+	a = a.Unmap()
+	if !a.IsValid() || !a.IsGlobalUnicast() || a.IsPrivate() {
+		return false
+	}
+	return !slices.ContainsFunc(reserved, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// reserved are networks for special purposes (RFC 6890) that netip does not tell from others.
+var reserved = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("192.0.2.0/24"),
+	netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"),
 }

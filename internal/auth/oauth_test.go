@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -421,4 +422,23 @@ func FuzzClient(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestOutside(t *testing.T) {
+	for _, text := range []string{"93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:93.184.216.34"} {
+		if !Outside(netip.MustParseAddr(text)) {
+			t.Errorf("%s is refused", text)
+		}
+	}
+	for _, text := range []string{
+		"127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1", "192.0.0.192",
+		"::1", "::", "fe80::1", "fd00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:db8::1",
+	} {
+		if Outside(netip.MustParseAddr(text)) {
+			t.Errorf("%s is let through", text)
+		}
+	}
+	if Outside(netip.Addr{}) {
+		t.Error("no address at all is let through")
+	}
 }

@@ -37,13 +37,21 @@ func (c *Control) RegisterClient(_ context.Context, name string, redirects []str
 	return c.remote.registrar.Register(name, redirects)
 }
 
+// client is who has an id: one that was given here, or the URL of a document.
+func (c *Control) client(ctx context.Context, id string) (auth.Client, error) {
+	if auth.IsDocument(id) {
+		return c.cfg.Documents(ctx, id)
+	}
+	return c.remote.registrar.Client(id)
+}
+
 // AskConsent opens the question that an authorization request puts to the person. cookie is for the browser.
 func (c *Control) AskConsent(ctx context.Context, a auth.Ask) (q auth.Consent, cookie string, err error) {
 	now := c.remote.get()
 	if !now.On {
 		return q, "", remoteGone()
 	}
-	client, err := c.remote.registrar.Client(a.Client)
+	client, err := c.client(ctx, a.Client)
 	if err != nil {
 		return q, "", c.refuseRemote(ctx, "remote-client-unknown", nil, err)
 	}

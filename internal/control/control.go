@@ -108,6 +108,8 @@ type Config struct {
 	// Remote is the listener for clients of other machines; RemoteKey seals the ids of such clients.
 	Remote    RemoteListener
 	RemoteKey []byte
+	// Documents loads what a client says of itself at the URL that is its id.
+	Documents func(ctx context.Context, id string) (auth.Client, error)
 	// Holds are the operations at /mcp that wait for a person.
 	Holds Holds
 	// Work carries out the tools of /mcp.
@@ -234,6 +236,7 @@ func New(c Config) (*Control, error) {
 		{"TokenFiles", c.TokenFiles == nil},
 		{"Remote", c.Remote == nil},
 		{"RemoteKey", len(c.RemoteKey) < 32},
+		{"Documents", c.Documents == nil},
 		{"Random", c.Random == nil},
 		{"ProbeHub", c.ProbeHub == nil},
 		{"Directories", c.Directories == nil},

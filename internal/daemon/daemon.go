@@ -21,6 +21,7 @@ import (
 
 	"mcpx/internal/api"
 	"mcpx/internal/atomicfile"
+	"mcpx/internal/auth"
 	"mcpx/internal/clientfile"
 	"mcpx/internal/control"
 	"mcpx/internal/converge"
@@ -258,7 +259,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		Person: d.person, CheckBackup: d.checkBackup, NotedHead: d.notedHead, Policy: d.policyNow, TokenOnly: d.tokenOnly, Certificates: certificates.all, KeepCertificate: certificates.keep, Watching: d.watching, Adapter: clientfile.AdapterVersion, Program: c.Exe,
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Work: d.worker, Repositories: d.worker, Retention: d.keeper, Output: d.jobOutput,
-		Remote: d.public, RemoteKey: derivedKey(seal, "ids of clients over OAuth"),
+		Remote: d.public, RemoteKey: derivedKey(seal, "ids of clients over OAuth"), Documents: httpedge.NewDocuments(c.Now, auth.Outside).Client,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})

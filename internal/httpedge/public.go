@@ -1,6 +1,7 @@
 package httpedge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -197,6 +198,7 @@ type serverMetadata struct {
 	RevokeMethods []string     `json:"revocation_endpoint_auth_methods_supported"`
 	Challenges    []string     `json:"code_challenge_methods_supported"`
 	Iss           bool         `json:"authorization_response_iss_parameter_supported"` // RFC 9207
+	Documents     bool         `json:"client_id_metadata_document_supported"`
 }
 
 func (p *Public) server(w http.ResponseWriter, _ *http.Request) {
@@ -204,7 +206,7 @@ func (p *Public) server(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, serverMetadata{
 		Issuer: p.base, Authorize: p.base + pathAuthorize, Token: p.base + pathToken, Register: p.base + pathRegister, Revoke: p.base + pathRevoke,
 		Scopes: auth.RemoteScopes(), Responses: []string{"code"}, Modes: []string{"query"}, Grants: []string{"authorization_code", "refresh_token"},
-		TokenMethods: none, RevokeMethods: none, Challenges: []string{"S256"}, Iss: true,
+		TokenMethods: none, RevokeMethods: none, Challenges: []string{"S256"}, Iss: true, Documents: true,
 	})
 }
 
@@ -319,16 +321,13 @@ func (p *Public) revoke(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
+// denialStatus has the codes of denials that are no bad request.
+var denialStatus = map[auth.DenialCode]int{auth.InvalidClient: http.StatusUnauthorized, auth.TemporarilyUnavailable: http.StatusServiceUnavailable}
+
 // fail answers a client with an error (RFC 6749 section 5.2).
 func (p *Public) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if d, ok := errors.AsType[*auth.Denial](err); ok {
-		status := http.StatusBadRequest
-		if d.Code == auth.InvalidClient {
-			status = http.StatusUnauthorized
-		} else if d.Code == auth.TemporarilyUnavailable {
-			status = http.StatusServiceUnavailable
-		}
-		answer(w, status, struct {
+		answer(w, cmp.Or(denialStatus[d.Code], http.StatusBadRequest), struct {
 			Error string `json:"error"`
 			Text  string `json:"error_description"`
 		}{string(d.Code), d.Text})

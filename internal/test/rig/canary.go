@@ -20,8 +20,8 @@ const Canary = "rig-canary-"
 // planted begin the values that stories have in their files in place of secrets.
 var planted = []string{Canary, "hunter2"}
 
-// token is the token of an agent, whole.
-var token = regexp.MustCompile(`mcpx_at_[A-Za-z0-9_-]{40,}`)
+// token is a token of an agent, or one that was given over OAuth, whole.
+var token = regexp.MustCompile(`mcpx_(at|oa|or)_[A-Za-z0-9_-]{40,}`)
 
 // mayHold are the places below a home in which values lie on purpose: what its user wrote, files as they were before a plan
 // took secrets out of them, and the tokens that `mcpx token print` gives back.

@@ -1,24 +1,17 @@
 package story
 
 import (
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mcpx/internal/daemon"
+	"mcpx/internal/test/rig"
 )
-
-// shownCode is what a person is asked to type back.
-var shownCode = regexp.MustCompile(`type (\w{4}) and press Enter`)
 
 // person N ANSWER COMMAND... runs a command on a terminal of its own. ANSWER is what the person does when asked: agrees
 // types the code back, refuses types something else, types=TEXT types the TEXT where what is typed is not shown. The story
@@ -38,44 +31,21 @@ func person(ts *testscript.TestScript, neg bool, args []string) {
 	cmd := exec.Command(path, args[3:]...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(environ(ts), "TERM=dumb")
-	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
+	agrees, asked := rig.Agrees(), false
+	seen, err := rig.OnTerminal(cmd, func(seen string) string {
+		if hidden != args[1] && !asked && strings.Contains(seen, "not shown): ") {
+			asked = true
+			return hidden
+		}
+		if text := agrees(seen); text == "" || args[1] != "refuses" {
+			return text
+		}
+		return "no"
+	})
 	ts.Check(err)
-	defer terminal.Close()
-	stop := time.AfterFunc(within, func() { _ = cmd.Process.Kill() })
-	defer stop.Stop()
-	var seen strings.Builder
-	answered := 0
-	chunk := make([]byte, 4096)
-	for {
-		n, err := terminal.Read(chunk)
-		seen.Write(chunk[:n])
-		if codes := shownCode.FindAllStringSubmatch(seen.String(), -1); len(codes) > answered {
-			answered = len(codes)
-			answer := codes[answered-1][1]
-			if args[1] == "refuses" {
-				answer = "no"
-			}
-			if _, err := io.WriteString(terminal, answer+"\n"); err != nil {
-				ts.Fatalf("the terminal cannot be written: %v", err)
-			}
-		}
-		if hidden != args[1] && answered == 0 && strings.Contains(seen.String(), "not shown): ") {
-			answered = 1
-			if _, err := io.WriteString(terminal, hidden+"\n"); err != nil {
-				ts.Fatalf("the terminal cannot be written: %v", err)
-			}
-		}
-		if err != nil { // the system tells the end of the other side by an error
-			break
-		}
-	}
-	err = cmd.Wait()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		ts.Fatalf("%v", err)
-	}
-	_, _ = ts.Stdout().Write([]byte(strings.ReplaceAll(seen.String(), "\r\n", "\n")))
+	_, _ = ts.Stdout().Write([]byte(seen))
 	if code := cmd.ProcessState.ExitCode(); strconv.Itoa(code) != args[0] {
-		ts.Fatalf("%s: exit code %d, want %s\n%s", strings.Join(args[2:], " "), code, args[0], seen.String())
+		ts.Fatalf("%s: exit code %d, want %s\n%s", strings.Join(args[2:], " "), code, args[0], seen)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/creack/pty"
 
 	"mcpx/internal/api"
 	"mcpx/internal/event"
@@ -25,30 +22,14 @@ import (
 // a file what it said.
 const imposterVerb = "run-imposter"
 
-var codeShown = regexp.MustCompile(`type (\w{4}) and press Enter`)
-
 func imposter(to string, argv []string) int {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	terminal, err := pty.Start(cmd)
+	said, err := rig.OnTerminal(cmd, rig.Agrees())
 	if err != nil {
 		return 1
 	}
-	var said strings.Builder
-	chunk := make([]byte, 4096)
-	for typed := false; ; {
-		n, err := terminal.Read(chunk)
-		said.Write(chunk[:n])
-		if code := codeShown.FindStringSubmatch(said.String()); code != nil && !typed {
-			typed = true
-			_, _ = io.WriteString(terminal, code[1]+"\n")
-		}
-		if err != nil {
-			break
-		}
-	}
-	_ = cmd.Wait()
-	fmt.Fprintf(&said, "exit code %d\n", cmd.ProcessState.ExitCode())
-	if err := errors.Join(os.WriteFile(to+".tmp", []byte(said.String()), 0o600), os.Rename(to+".tmp", to)); err != nil {
+	said += fmt.Sprintf("exit code %d\n", cmd.ProcessState.ExitCode())
+	if err := errors.Join(os.WriteFile(to+".tmp", []byte(said), 0o600), os.Rename(to+".tmp", to)); err != nil {
 		return 1
 	}
 	return 0

@@ -1,0 +1,514 @@
+package wire
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"mcpx/internal/test/rig"
+)
+
+// chat is a client on another machine, and the browser in front of its user.
+type chat struct {
+	t        *testing.T
+	g        *rig.Gateway
+	base     string
+	id       string
+	verifier string
+	client   *http.Client
+}
+
+// callback is where the client is heard. Nobody listens there: the browser is told to go, and does not.
+const callback = "http://127.0.0.1:1/callback"
+
+// remote turns remote access on and registers a client.
+func remote(t *testing.T, g *rig.Gateway) *chat {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := &chat{t: t, g: g, base: "http://" + address, verifier: rand.Text() + rand.Text(), client: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	t.Cleanup(c.client.CloseIdleConnections)
+	g.Person("remote", "on", "--url", c.base, "--address", address)
+	c.id = c.register()
+	return c
+}
+
+// heard is what a response says before its body.
+type heard struct {
+	StatusCode int
+	Header     http.Header
+	Cookies    []*http.Cookie
+}
+
+func (c *chat) do(method, path, body string, headers map[string]string) (heard, string) {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.base+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for name, value := range headers {
+		if name == "Host" {
+			r.Host = value
+		}
+		r.Header.Set(name, value)
+	}
+	answer, err := c.client.Do(r)
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return heard{answer.StatusCode, answer.Header, answer.Cookies()}, string(text)
+}
+
+func (c *chat) register() string {
+	c.t.Helper()
+	answer, text := c.do("POST", "/register", `{"client_name":"Chat","redirect_uris":["`+callback+`"]}`, nil)
+	var out struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil || answer.StatusCode != http.StatusCreated {
+		c.t.Fatalf("%d %s", answer.StatusCode, text)
+	}
+	return out.ID
+}
+
+// request is what the client sends the browser with; more has other values for some of it, "" none.
+func (c *chat) request(more map[string]string) string {
+	sum := sha256.Sum256([]byte(c.verifier))
+	all := map[string]string{
+		"response_type": "code", "client_id": c.id, "redirect_uri": callback, "state": "s-1", "scope": "runtime:read runtime:use", "resource": c.base + "/mcp",
+		"code_challenge": base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method": "S256",
+	}
+	maps.Copy(all, more)
+	query := url.Values{}
+	for name, value := range all {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return "/authorize?" + query.Encode()
+}
+
+// page is a question as a browser has it.
+type page struct{ request, mark, cookie string }
+
+var (
+	requestShown = regexp.MustCompile(`mcpx remote approve (\w+)`)
+	markShown    = regexp.MustCompile(`name="mark" value="(\w+)"`)
+	spokenShown  = regexp.MustCompile(`in the browser: (\S+)`)
+)
+
+// ask opens the page.
+func (c *chat) ask() page {
+	c.t.Helper()
+	answer, text := c.do("GET", c.request(nil), "", nil)
+	request, mark := requestShown.FindStringSubmatch(text), markShown.FindStringSubmatch(text)
+	if answer.StatusCode != http.StatusOK || request == nil || mark == nil || len(answer.Cookies) != 1 {
+		c.t.Fatalf("%d %v %s", answer.StatusCode, answer.Header, text)
+	}
+	cookie := answer.Cookies[0]
+	return page{request[1], mark[1], cookie.Name + "=" + cookie.Value}
+}
+
+// approve is the yes of the person: the code.
+func (c *chat) approve(p page) string {
+	c.t.Helper()
+	code := spokenShown.FindStringSubmatch(c.g.Person("remote", "approve", p.request))
+	if code == nil {
+		c.t.Fatal("no code was shown")
+	}
+	return code[1]
+}
+
+// submit sends the form of a page.
+func (c *chat) submit(p page, code string, headers map[string]string) (heard, string) {
+	c.t.Helper()
+	all := map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Cookie": p.cookie, "Origin": c.base}
+	maps.Copy(all, headers)
+	form := url.Values{"request": {p.request}, "mark": {p.mark}, "code": {code}, "answer": {"yes"}}
+	return c.do("POST", "/authorize", form.Encode(), all)
+}
+
+// let takes the client to its authorization code.
+func (c *chat) let() string {
+	c.t.Helper()
+	p := c.ask()
+	answer, text := c.submit(p, c.approve(p), nil)
+	to, err := url.Parse(answer.Header.Get("Location"))
+	if err != nil || answer.StatusCode != http.StatusSeeOther || to.Query().Get("state") != "s-1" || to.Query().Get("iss") != c.base {
+		c.t.Fatalf("%d %v %s", answer.StatusCode, answer.Header, text)
+	}
+	return to.Query().Get("code")
+}
+
+// pair are the tokens of a client.
+type pair struct {
+	Access  string `json:"access_token"`
+	Refresh string `json:"refresh_token"`
+	Scope   string `json:"scope"`
+	Error   string `json:"error"`
+}
+
+// exchange calls the token endpoint.
+func (c *chat) exchange(form map[string]string) (status int, out pair) {
+	c.t.Helper()
+	values := url.Values{"client_id": {c.id}}
+	for name, value := range form {
+		values.Set(name, value)
+	}
+	answer, text := c.do("POST", "/token", values.Encode(), map[string]string{"Content-Type": "application/x-www-form-urlencoded"})
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		c.t.Fatalf("%d %s", answer.StatusCode, text)
+	}
+	return answer.StatusCode, out
+}
+
+func (c *chat) redeem(code string) (int, pair) {
+	c.t.Helper()
+	return c.exchange(map[string]string{"grant_type": "authorization_code", "code": code, "redirect_uri": callback, "code_verifier": c.verifier, "resource": c.base + "/mcp"})
+}
+
+func (c *chat) refresh(token string) (int, pair) {
+	c.t.Helper()
+	return c.exchange(map[string]string{"grant_type": "refresh_token", "refresh_token": token, "resource": c.base + "/mcp"})
+}
+
+// call calls a tool with an access token.
+func (c *chat) call(access, name, args string) (int, string) {
+	c.t.Helper()
+	answer, text := c.do("POST", "/mcp", tool("1", name, args), map[string]string{
+		"Authorization": "Bearer " + access, "Content-Type": "application/json", "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18",
+	})
+	return answer.StatusCode, text
+}
+
+// TestRT123Remote: RT-123. A client of another machine is let in, works, comes back after a restart and is sent away, with the
+// log at debug; then no token, no code and no header is in any file of the home. The clean-up of the rig looks for tokens
+// everywhere, too.
+func TestRT123Remote(t *testing.T) {
+	g := rig.New(t)
+	g.Extra = []string{"MCPX_LOG=debug"}
+	g.Serve()
+	dir := t.TempDir()
+	g.Must("project", "add", dir, "--name", "shop")
+	c := remote(t, g)
+
+	answer, _ := c.do("POST", "/mcp", "{}", nil)
+	if challenge := answer.Header.Get("WWW-Authenticate"); answer.StatusCode != http.StatusUnauthorized || !strings.Contains(challenge, c.base+"/.well-known/oauth-protected-resource/mcp") {
+		t.Errorf("without a token: %d %q", answer.StatusCode, challenge)
+	}
+	p := c.ask()
+	spoken := c.approve(p)
+	answer, text := c.submit(p, spoken, nil)
+	to, err := url.Parse(answer.Header.Get("Location"))
+	if err != nil || to.Query().Get("code") == "" {
+		t.Fatalf("%d %s", answer.StatusCode, text)
+	}
+	code := to.Query().Get("code")
+	status, first := c.redeem(code)
+	if status != http.StatusOK || first.Scope != "runtime:read runtime:use" {
+		t.Fatalf("%d %+v", status, first)
+	}
+	status, text = c.call(first.Access, "session", `{"action":"open","project":"shop","operation_id":"open-shop-1"}`)
+	session := regexp.MustCompile(`rs_[0-9A-Z]+`).FindString(text)
+	if status != http.StatusOK || session == "" {
+		t.Fatalf("%d %s", status, text)
+	}
+	edit := fmt.Sprintf(`{"remote_session_id":%q,"operation_id":"edit-0001","edits":[{"path":"a.txt","op":"create","content":"x"}]}`, session)
+	if status, text = c.call(first.Access, "edit_files", edit); !strings.Contains(text, `"status":"succeeded"`) {
+		t.Errorf("%d %s", status, text)
+	}
+
+	g.Kill()
+	g.Serve()
+	rig.Until(t, slack, "the public address is served again", func() bool {
+		answer, err := c.client.Get(c.base + "/.well-known/oauth-authorization-server")
+		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+	})
+	status, second := c.refresh(first.Refresh)
+	if status != http.StatusOK || second.Refresh == first.Refresh {
+		t.Fatalf("after a restart: %d %+v", status, second)
+	}
+	if status, text = c.call(second.Access, "edit_files", edit); !strings.Contains(text, `"replayed":true`) {
+		t.Errorf("the same operation after a restart: %d %s", status, text)
+	}
+	g.Must("remote", "revoke", regexp.MustCompile(`dg_\w+`).FindString(g.Must("remote", "list")))
+	if status, _ = c.call(second.Access, "session", `{"action":"list"}`); status != http.StatusUnauthorized {
+		t.Errorf("after it was revoked: %d", status)
+	}
+	if status, out := c.refresh(second.Refresh); status != http.StatusBadRequest || out.Error != "invalid_grant" {
+		t.Errorf("refreshed after it was revoked: %d %+v", status, out)
+	}
+	g.Must("remote", "off")
+	if _, err := c.client.Get(c.base + "/mcp"); err == nil {
+		t.Error("the listener is there after it was turned off")
+	}
+
+	secrets := map[string]string{
+		"the code of the person": spoken, "the authorization code": code, "the verifier": c.verifier, "the cookie": strings.SplitN(p.cookie, "=", 2)[1],
+		"an access token": first.Access, "a refresh token": first.Refresh, "a later access token": second.Access, "a later refresh token": second.Refresh,
+		"a header": "Bearer mcpx",
+	}
+	err = filepath.WalkDir(g.Home, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // it has just been removed, or is a socket
+		}
+		data, err := os.ReadFile(path)
+		for what, secret := range secrets {
+			if strings.Contains(string(data), secret) {
+				t.Errorf("%s has %s", path, what)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, secret := range secrets {
+		if strings.Contains(g.Must("audit", "list", "--json"), secret) {
+			t.Errorf("the events have %s", what)
+		}
+	}
+}
+
+// TestRemoteAttacks: what somebody on another machine tries is refused, and recorded.
+func TestRemoteAttacks(t *testing.T) {
+	g := rig.New(t)
+	g.Serve()
+	g.Must("project", "add", t.TempDir(), "--name", "shop")
+	c := remote(t, g)
+	recorded := func(what, kind, text string) {
+		t.Helper()
+		if events := g.Must("audit", "list", "--kind", kind); !strings.Contains(events, text) {
+			t.Errorf("%s is not recorded as %s %q:\n%s", what, kind, text, events)
+		}
+	}
+
+	t.Run("requests", func(t *testing.T) {
+		for name, more := range map[string]map[string]string{
+			"open redirect": {"redirect_uri": "https://evil.example/cb"}, "no redirect": {"redirect_uri": ""}, "a path more": {"redirect_uri": callback + "/x"},
+			"an unknown client": {"client_id": "x"}, "a client whose document is on this machine": {"client_id": "https://127.0.0.1:1/client"}, "a client of another home": {"client_id": c.id[:len(c.id)-2] + "AA"},
+		} {
+			answer, text := c.do("GET", c.request(more), "", nil)
+			if answer.StatusCode != http.StatusBadRequest || answer.Header.Get("Location") != "" || !strings.Contains(text, "Nothing was let in") {
+				t.Errorf("%s: %d %v", name, answer.StatusCode, answer.Header)
+			}
+		}
+		for name, one := range map[string]struct {
+			more map[string]string
+			code string
+		}{
+			"no PKCE": {map[string]string{"code_challenge": "", "code_challenge_method": ""}, "invalid_request"}, "plain PKCE": {map[string]string{"code_challenge_method": "plain"}, "invalid_request"},
+			"implicit": {map[string]string{"response_type": "token"}, "unsupported_response_type"}, "another resource": {map[string]string{"resource": "https://other.example/mcp"}, "invalid_target"},
+		} {
+			answer, _ := c.do("GET", c.request(one.more), "", nil)
+			to, err := url.Parse(answer.Header.Get("Location"))
+			if err != nil || answer.StatusCode != http.StatusSeeOther || !strings.HasPrefix(to.String(), callback) || to.Query().Get("error") != one.code || to.Query().Get("iss") != c.base {
+				t.Errorf("%s: %d %v", name, answer.StatusCode, answer.Header)
+			}
+		}
+		if answer, _ := c.do("GET", c.request(nil)+"&redirect_uri=https%3A%2F%2Fevil.example%2F", "", nil); answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("a parameter twice: %d", answer.StatusCode)
+		}
+		recorded("a wrong address", "remote", "redirect_uri is none of those")
+	})
+
+	t.Run("browsers", func(t *testing.T) {
+		p := c.ask()
+		code := c.approve(p)
+		for name, one := range map[string]struct {
+			p       page
+			headers map[string]string
+			status  int
+		}{
+			"CSRF: no cookie":            {p, map[string]string{"Cookie": ""}, http.StatusBadRequest},
+			"CSRF: another cookie":       {page{p.request, p.mark, strings.SplitN(p.cookie, "=", 2)[0] + "=0"}, nil, http.StatusBadRequest},
+			"CSRF: no mark":              {page{p.request, "", p.cookie}, nil, http.StatusBadRequest},
+			"CSRF: a page of elsewhere":  {p, map[string]string{"Origin": "https://evil.example"}, http.StatusForbidden},
+			"CSRF: a page of nowhere":    {p, map[string]string{"Origin": "null"}, http.StatusForbidden},
+			"a name that leads here":     {p, map[string]string{"Host": "evil.example"}, http.StatusForbidden},
+			"a body that is no form":     {p, map[string]string{"Content-Type": "text/plain"}, http.StatusBadRequest},
+			"the question of another":    {page{c.ask().request, p.mark, p.cookie}, nil, http.StatusBadRequest},
+			"a question that is not one": {page{"AAAAAA", p.mark, p.cookie}, nil, http.StatusBadRequest},
+		} {
+			answer, _ := c.submit(one.p, code, one.headers)
+			if answer.StatusCode != one.status || answer.Header.Get("Location") != "" {
+				t.Errorf("%s: %d %v", name, answer.StatusCode, answer.Header)
+			}
+		}
+		answer, _ := c.do("GET", c.request(nil), "", nil)
+		if h := answer.Header; h.Get("X-Frame-Options") != "DENY" || !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("a frame around it: %v", h)
+		}
+		recorded("another Host or Origin", "auth", "is not let in")
+	})
+
+	t.Run("guesses", func(t *testing.T) {
+		p := c.ask()
+		code := c.approve(p)
+		for range 5 {
+			if answer, text := c.submit(p, "2222-2222", nil); answer.StatusCode != http.StatusForbidden || !strings.Contains(text, "this is not the code") {
+				t.Errorf("%d %s", answer.StatusCode, text)
+			}
+		}
+		if answer, _ := c.submit(p, code, nil); !strings.Contains(answer.Header.Get("Location"), "error=access_denied") {
+			t.Errorf("the code counts after five wrong ones: %d %v", answer.StatusCode, answer.Header)
+		}
+	})
+
+	t.Run("codes", func(t *testing.T) {
+		code := c.let()
+		for name, form := range map[string]map[string]string{
+			"another verifier": {"code_verifier": strings.Repeat("x", 50)}, "another client": {"client_id": "x"}, "another address": {"redirect_uri": callback + "x"}, "another resource": {"resource": "https://other.example/mcp"},
+		} {
+			code := c.let()
+			all := map[string]string{"grant_type": "authorization_code", "code": code, "redirect_uri": callback, "code_verifier": c.verifier}
+			maps.Copy(all, form)
+			if status, out := c.exchange(all); status != http.StatusBadRequest || out.Access != "" {
+				t.Errorf("%s: %d %+v", name, status, out)
+			}
+		}
+		_, first := c.redeem(code)
+		if status, _ := c.call(first.Access, "session", `{"action":"list"}`); status != http.StatusOK {
+			t.Fatalf("%d", status)
+		}
+		if status, out := c.redeem(code); status != http.StatusBadRequest || out.Error != "invalid_grant" {
+			t.Errorf("the code again: %d %+v", status, out)
+		}
+		if status, _ := c.call(first.Access, "session", `{"action":"list"}`); status != http.StatusUnauthorized {
+			t.Errorf("what a code gave that came twice: %d", status)
+		}
+		recorded("a code that comes twice", "remote.access_revoked", "its code was used twice")
+	})
+
+	t.Run("tokens", func(t *testing.T) {
+		_, first := c.redeem(c.let())
+		_, second := c.refresh(first.Refresh)
+		if status, out := c.refresh(first.Refresh); status != http.StatusBadRequest || out.Error != "invalid_grant" {
+			t.Errorf("a refresh token again: %d %+v", status, out)
+		}
+		if status, _ := c.call(second.Access, "session", `{"action":"list"}`); status != http.StatusUnauthorized {
+			t.Errorf("the family of a refresh token that came twice: %d", status)
+		}
+		recorded("a refresh token that comes twice", "remote.access_revoked", "its refresh token was used twice")
+
+		_, live := c.redeem(c.let())
+		if answer, _ := c.do("POST", "/mcp?access_token="+live.Access, tool("1", "session", `{"action":"list"}`), nil); answer.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a token in the address: %d", answer.StatusCode)
+		}
+		for name, token := range map[string]string{"a refresh token": live.Refresh, "a part": live.Access[:len(live.Access)-1], "none": "", "of another": "mcpx_oa_" + strings.Repeat("A", 49)} {
+			if status, _ := c.call(token, "session", `{"action":"list"}`); status != http.StatusUnauthorized {
+				t.Errorf("%s as an access token: %d", name, status)
+			}
+		}
+		for _, path := range []string{"/servers/mcp_hub/mcp", "/v1/status", "/healthz", "/", "/servers/x/mcp"} {
+			if answer, _ := c.do("POST", path, "{}", map[string]string{"Authorization": "Bearer " + live.Access}); answer.StatusCode != http.StatusNotFound && answer.StatusCode != http.StatusMethodNotAllowed {
+				t.Errorf("%s: %d", path, answer.StatusCode)
+			}
+		}
+		// What opens one door opens no other.
+		answer, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+g.Addr+"/servers/mcp_hub/mcp", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Header.Set("Authorization", "Bearer "+live.Access)
+		if hub, err := c.client.Do(answer); err != nil || hub.Body.Close() != nil || hub.StatusCode != http.StatusUnauthorized {
+			t.Errorf("the control plane with an access token: %v, %v", hub, err)
+		}
+		g.Must("token", "issue", "--agent", "codex", "--scope", "servers:use")
+		agent := strings.TrimSpace(g.Must("token", "print", "--agent", "codex", "--as", "value"))
+		if status, _ := c.call(agent, "session", `{"action":"list"}`); status != http.StatusUnauthorized {
+			t.Errorf("the token of an agent at the public address: %d", status)
+		}
+	})
+
+	t.Run("read only", func(t *testing.T) {
+		p := c.ask()
+		spoken := spokenShown.FindStringSubmatch(g.Person("remote", "approve", p.request, "--read-only"))
+		answer, _ := c.submit(p, spoken[1], nil)
+		to, err := url.Parse(answer.Header.Get("Location"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, reads := c.redeem(to.Query().Get("code"))
+		if reads.Scope != "runtime:read" {
+			t.Errorf("%+v", reads)
+		}
+		if _, text := c.call(reads.Access, "session", `{"action":"open","project":"shop","operation_id":"open-shop-9"}`); !strings.Contains(text, "ROLE_DENIED") {
+			t.Errorf("it opens a session: %s", text)
+		}
+		if _, text := c.call(reads.Access, "session", `{"action":"list"}`); !strings.Contains(text, `"status":"succeeded"`) {
+			t.Errorf("it reads: %s", text)
+		}
+	})
+
+	t.Run("registrations", func(t *testing.T) {
+		before := size(t, g.Home)
+		const many = 2000
+		for range many {
+			c.register()
+		}
+		if grown := size(t, g.Home) - before; grown > 64<<10 {
+			t.Errorf("%d registrations leave %d bytes", many, grown)
+		}
+		for name, body := range map[string]string{
+			"no address": `{}`, "javascript": `{"redirect_uris":["javascript:alert(1)"]}`, "http elsewhere": `{"redirect_uris":["http://evil.example/"]}`,
+			"no JSON": `x`, "a large one": `{"redirect_uris":["https://a.example/"],"x":"` + strings.Repeat("x", 64<<10) + `"}`,
+		} {
+			if answer, _ := c.do("POST", "/register", body, nil); answer.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: %d", name, answer.StatusCode)
+			}
+		}
+	})
+
+	t.Run("questions", func(t *testing.T) {
+		for range 600 {
+			c.do("GET", c.request(nil), "", nil)
+		}
+		if n := strings.Count(g.Must("remote", "requests", "--json"), `"request":`); n != 256 {
+			t.Errorf("%d questions are open", n)
+		}
+	})
+}
+
+// size is how many bytes the files below a directory have.
+func size(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // it has just been removed
+		}
+		if info, err := d.Info(); err == nil {
+			n += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
