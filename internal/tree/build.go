@@ -65,9 +65,9 @@ func (b Build) Exists() (bool, error) { return Packet(b).Exists() }
 // otherwise the errors of CopyTo.
 func (r *Root) Seal(ctx context.Context, to Build, outputs []string, skip func(path string) bool) ([]workspace.Sealed, error) {
 	got, err := r.CopyTo(ctx, to.Tree(), "", CopyOptions{
-		Git: true, Refuse: func(string) bool { return true }, Each: func() { crash.Point("gen.seal.each") },
+		Only: outputs, Git: true, Refuse: func(string) bool { return true }, Each: func() { crash.Point("gen.seal.each") },
 		Skip: func(e Seen) string {
-			if skip(e.Path) || !slices.ContainsFunc(outputs, func(o string) bool { return workspace.Below(e.Path, o) || workspace.Below(o, e.Path) }) {
+			if skip(e.Path) {
 				return "not an output"
 			}
 			return ""

@@ -11,11 +11,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"mcpx/internal/workspace"
 )
 
 const (
@@ -33,6 +36,9 @@ const (
 type CopyOptions struct {
 	// Skip says why an entry is left out, a directory with all that is below it; "" it is copied. nil: nothing is left out.
 	Skip func(Seen) (why string)
+	// Only are the paths that are copied, with all that is below them; none: everything is. What is beside them may be anything, and
+	// may change.
+	Only []string
 	// Twice says that a second copy is made of the bytes of a file. It is not asked when there is no directory for them.
 	Twice func(path string) bool
 	// Refuse says that an entry which cannot be copied is a refusal, and is not only told of; nil: none is.
@@ -150,6 +156,9 @@ func (c *copier) all(ctx context.Context) error {
 		if copying.Err() != nil {
 			return context.Cause(copying)
 		}
+		if c.beside(v.Path) {
+			return fs.SkipDir
+		}
 		seen, err := v.Look()
 		if err != nil {
 			return errors.Join(errMoved, err)
@@ -193,6 +202,17 @@ func (c *copier) leave(left int) {
 		c.into[len(c.into)-1].release()
 		c.into = c.into[:len(c.into)-1]
 	}
+}
+
+// beside says whether a path is none of those that are copied, and does not lead to one.
+func (c *copier) beside(path string) bool {
+	return len(c.o.Only) > 0 && !c.above(path) && !slices.ContainsFunc(c.o.Only, func(o string) bool { return workspace.Below(path, o) })
+}
+
+// above says whether a path leads to one that is copied, and is none of them itself: others may change what else is in it.
+func (c *copier) above(path string) bool {
+	return slices.ContainsFunc(c.o.Only, func(o string) bool { return workspace.Below(o, path) && o != path }) &&
+		!slices.ContainsFunc(c.o.Only, func(o string) bool { return workspace.Below(path, o) })
 }
 
 // leftOut says why an entry is not copied.
@@ -440,9 +460,12 @@ func copyBytes(ctx context.Context, src *os.File, sum hash.Hash, dst, second *os
 func (c *copier) again(ctx context.Context) error {
 	left := len(c.seen)
 	err := c.root.each(ctx, c.o.Git, func(v Visit) error {
+		if c.beside(v.Path) {
+			return fs.SkipDir
+		}
 		before, known := c.seen[v.Path]
 		now, err := v.Look()
-		if !known || err != nil || !now.same(before) {
+		if !known || err != nil || !now.same(before) && !(c.above(v.Path) && now.ID == before.ID) {
 			return errors.Join(errMoved, err)
 		}
 		left--

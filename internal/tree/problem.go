@@ -73,6 +73,9 @@ func (p *Problem) because(err error) *Problem {
 	return p
 }
 
+// Full says whether an error is that of a disk, or a quota, on which there is no space.
+func Full(err error) bool { return CodeOf(err) == NoSpace || isNoSpace(err) }
+
 // CodeOf is the code of the problem in the chain; "" for nil, Internal for an error of another type.
 func CodeOf(err error) Code {
 	if err == nil {

@@ -189,9 +189,10 @@ func (c *consumption) drop() {
 		c.a.State, c.a.Why = workspace.AuditLost, operation.NotRun
 	}
 	c.a.Ended = c.s.cfg.Now()
-	ctx := context.Background()
-	if err := c.s.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutAudit(ctx, workspace.PutAudit{Audit: c.a}) }); err != nil {
-		c.s.cleared(ctx, err) // the next start ends it
+	ctx, a := context.Background(), c.a
+	put := func(tx store.Tx) error { return tx.PutAudit(ctx, workspace.PutAudit{Audit: a}) }
+	if err := c.s.cfg.DB.Change(ctx, put); err != nil { // the disk is full: the build is held until there is room, and no longer
+		c.s.behind(ctx, a.ID, func(ctx context.Context) error { return c.s.settled(ctx, a.ID, put) })
 	}
 }
 

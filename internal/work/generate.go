@@ -55,7 +55,24 @@ func (s *Service) produce(ctx context.Context, g workspace.Generation, release f
 	if release != nil {
 		release() // the outputs are ours now
 	}
-	return s.complete(ctx, g)
+	err := s.complete(ctx, g)
+	if tree.Full(err) && ctx.Err() == nil {
+		return s.unspaced(ctx, g, err)
+	}
+	return err
+}
+
+// unspaced rejects a sealed candidate for which the disk has no room. What was sealed gives its own room back.
+func (s *Service) unspaced(ctx context.Context, g workspace.Generation, why error) error {
+	area, draft, err := s.draftOf(ctx, g)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	defer area.Close()
+	if err := errors.Join(draft.Clear(ctx), tree.Build{Dir: g.Dir}.Clear(ctx)); err != nil {
+		return errors.Join(why, err)
+	}
+	return s.reject(ctx, g, workspace.RejectedSpace, "there is no space to validate and publish what was sealed; it is removed, and the outputs are in the workspace as before")
 }
 
 // how is how a job has ended, for people.
@@ -151,8 +168,11 @@ func (s *Service) unsealed(ctx context.Context, g workspace.Generation, draft tr
 		return g, errLeft
 	}
 	reason := workspace.RejectedOutput
-	if tree.CodeOf(why) == tree.Moved {
+	switch {
+	case tree.CodeOf(why) == tree.Moved:
 		reason = workspace.RejectedMoving
+	case tree.Full(why):
+		reason = workspace.RejectedSpace
 	}
 	if err := draft.Clear(ctx); err != nil {
 		return g, errors.Join(why, err)

@@ -42,6 +42,7 @@ const (
 	RejectedOutput     = "output"                 // an output is not there, or cannot be a part of a build
 	RejectedValidation = "VALIDATION_FAILED"      // a validator failed, or was not started
 	RejectedChanged    = "changed"                // the sealed bytes were others after the validators
+	RejectedSpace      = "NO_SPACE"               // the disk was full; what was sealed is removed
 	RejectedOrphan     = "orphan_candidate"       // a daemon died, and what it left does not verify
 )
 
