@@ -155,6 +155,9 @@ func readlink(dir *os.File, name string) (string, error) {
 	defer runtime.KeepAlive(dir)
 	text := make([]byte, maxPath+1)
 	n, err := unix.Readlinkat(int(dir.Fd()), name, text)
+	if errors.Is(err, unix.EINVAL) {
+		err = unix.ENOENT // it is something else since it was looked at: there is no link any more
+	}
 	if err != nil {
 		return "", named("readlink", name, err)
 	}
