@@ -465,7 +465,7 @@ func (c *copier) again(ctx context.Context) error {
 		}
 		before, known := c.seen[v.Path]
 		now, err := v.Look()
-		if !known || err != nil || !now.same(before) && !(c.above(v.Path) && now.ID == before.ID) {
+		if !known || err != nil || !now.same(before) && (!c.above(v.Path) || now.ID != before.ID) {
 			return errors.Join(errMoved, err)
 		}
 		left--
