@@ -51,10 +51,10 @@ lint:
 
 # What the race detector distorts, allocations and memory, is measured without it: under it these tests skip.
 unit:
-	$(GO) test $(RACE) -shuffle=on -timeout 10m $(UNITS)
+	$(GO) test $(RACE) -shuffle=on -timeout 20m $(UNITS)
 	$(GO) test -run '^Test(Allocations|Memory)$$' -timeout 5m ./internal/gateway ./internal/shim
 	$(GO) test -run '^TestSplice' -timeout 5m ./internal/clientfile # all generated files: under the detector a part
-	$(GO) test -run '^Test(ThousandRuns|DW13Oversized)$$' -timeout 5m ./internal/work # the thousand, and much output: under the detector a part
+	$(GO) test -run '^Test(ThousandRuns|DW13Oversized|ReadLargeFile)$$' -timeout 5m ./internal/work # the thousand, and much: under the detector a part
 	$(GO) test -run '^Test.*(AreLinear|AreFast)$$' -timeout 5m ./internal/text # 8 MB and no squares: under the detector a part
 	$(GO) test -run '^TestRT83Cost$$' -timeout 5m ./internal/policy
 

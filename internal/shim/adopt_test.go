@@ -400,11 +400,12 @@ func TestAdoptWedged(t *testing.T) {
 		t.Fatal("not stopped")
 	}
 	var begin time.Time
-	for ok := true; ok; ok = fault.KindOf(err) == fault.Busy { // it has not stopped yet, and not seen the crash
+	running := errors.New("it has not stopped yet")
+	for ok := true; ok; ok = fault.KindOf(err) == fault.Busy || errors.Is(err, running) { // busy: it has not seen the crash
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		begin = time.Now()
 		err = h.Adopt(ctx, id, func(gateway.Adopted) (gateway.Sink, error) {
-			return nil, errors.New("it has not stopped yet")
+			return nil, running
 		})
 		cancel()
 	}

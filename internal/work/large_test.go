@@ -15,6 +15,9 @@ import (
 // TestReadLargeFile: windows of a file of 520 MB, or 1 GB with MCPX_TEST_FULL, by line and by byte, at its beginning, in it and at its end. Above 512 MB no
 // hash is made; the file is never in memory.
 func TestReadLargeFile(t *testing.T) {
+	if raceOn {
+		t.Skip("half a gigabyte is looked through without the race detector")
+	}
 	s := newShop(t)
 	path := filepath.Join(s.root, "large")
 	f, err := os.Create(path)
