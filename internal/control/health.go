@@ -181,6 +181,11 @@ func (c *Control) withGoverned(ctx context.Context, h api.Health, look bool) (ap
 		})
 	}
 	h.Findings = append(h.Findings, c.filedFindings()...)
+	held, err := c.heldFindings(ctx)
+	if err != nil {
+		return h, err
+	}
+	h.Findings = append(h.Findings, held...)
 	c.seeing.Lock()
 	h.Audited = c.audited
 	c.seeing.Unlock()

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/converge"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/retention"
+	"mcpx/internal/store"
 )
 
 // Retention removes old data.
@@ -38,4 +40,17 @@ func (c *Control) Prune(ctx context.Context, in api.PruneData) (api.PrunedData, 
 		out.Next = []string{"mcpx audit prune"}
 	}
 	return out, err
+}
+
+// heldFindings tell that nothing old is removed, because the clock has jumped.
+func (c *Control) heldFindings(ctx context.Context) (all []api.Finding, err error) {
+	err = c.cfg.DB.View(ctx, func(r store.Reader) error {
+		s, err := r.RetentionState(ctx)
+		if err == nil && s.Hold.Held() {
+			f := s.Hold.Refusal()
+			all = []api.Finding{{Code: f.Code, Severity: converge.WeightNotice, Subject: "clock", Text: f.Message, Hint: f.Hint}}
+		}
+		return err
+	})
+	return all, err
 }

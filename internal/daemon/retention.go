@@ -9,7 +9,6 @@ import (
 
 	"mcpx/internal/control"
 	"mcpx/internal/event"
-	"mcpx/internal/fault"
 	"mcpx/internal/key"
 	"mcpx/internal/retention"
 	"mcpx/internal/store"
@@ -108,8 +107,7 @@ func (k *keeper) pass(ctx context.Context) (retention.Hold, error) {
 func (k *keeper) Prune(ctx context.Context, by event.Actor, at time.Time, dryRun bool) (retention.Report, retention.Hold, error) {
 	h, err := k.pass(ctx)
 	if err == nil && h.Held() && !dryRun {
-		err = fault.New(fault.Conflict, "retention-held").Saying("the clock has jumped by %s, so nothing is removed until mcpx has run for %s more", h.By.Round(time.Second), h.Left.Round(time.Second)).
-			Hinting("look at the clock; `mcpx audit prune --dry-run` shows what would be removed").Retrying(fault.AfterWait)
+		err = h.Refusal()
 	}
 	if err != nil {
 		return retention.Report{}, h, err

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"mcpx/internal/api"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/retention"
@@ -37,6 +39,17 @@ func TestWildClock(t *testing.T) {
 		if _, h, err := d.keeper.Prune(t.Context(), by, d.cfg.Now(), false); fault.From(err).Code != "retention-held" || !h.Held() {
 			t.Fatalf("with a clock that jumped: %+v, %v", h, err)
 		}
+		told := func() bool {
+			t.Helper()
+			health, err := d.control.Health(api.As(t.Context(), api.Owner), api.HealthQuery{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(health.Findings, func(f api.Finding) bool { return f.Code == "retention-held" && f.Subject == "clock" })
+		}
+		if !told() {
+			t.Error("the health does not tell of the hold")
+		}
 		if r, h, err := d.keeper.Prune(t.Context(), by, d.cfg.Now(), true); err != nil || !h.Held() || r.Removed[len(r.Removed)-1].Removed == 0 {
 			t.Errorf("a dry run: %+v, %+v, %v", r, h, err)
 		}
@@ -63,6 +76,9 @@ func TestWildClock(t *testing.T) {
 		shift.Add(int64(retention.Rest))
 		if r, h, err := d.keeper.Prune(t.Context(), by, d.cfg.Now(), false); err != nil || h.Held() || r.Removed[len(r.Removed)-1].Removed == 0 {
 			t.Errorf("after the wait: %+v, %+v, %v", r, h, err)
+		}
+		if told() {
+			t.Error("the health still tells of the hold")
 		}
 	}
 }

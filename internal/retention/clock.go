@@ -1,6 +1,10 @@
 package retention
 
-import "time"
+import (
+	"time"
+
+	"mcpx/internal/fault"
+)
 
 const (
 	// Jump is how much the wall clock may move against the time that has passed before it is not believed.
@@ -18,6 +22,12 @@ type Hold struct {
 
 // Held says whether nothing may be removed.
 func (h Hold) Held() bool { return h.Left > 0 }
+
+// Refusal is why nothing is removed while it is held.
+func (h Hold) Refusal() *fault.Error {
+	return fault.New(fault.Conflict, "retention-held").Saying("the clock has jumped by %s, so nothing is removed until mcpx has run for %s more", h.By.Round(time.Second), h.Left.Round(time.Second)).
+		Hinting("look at the clock; `mcpx audit prune --dry-run` shows what would be removed").Retrying(fault.AfterWait)
+}
 
 // Passed is the hold after some time in which the daemon ran, and in which the wall clock moved by wall. A jump that is no
 // larger than the one that is waited for does not begin the wait anew: a machine that sleeps each night would remove

@@ -322,6 +322,7 @@ func (p *pruning) eachWhole(ctx context.Context, look func([]operation.Operation
 func (p *pruning) displaced(ctx context.Context, out *retention.Removed) error {
 	return p.eachWhole(ctx, func(page []operation.Operation) error {
 		var due []operation.Operation
+		there := p.there(ctx, page)
 		err := p.step(ctx, out, func(_ store.Reader, tx store.Tx) (pruned, error) {
 			var found pruned
 			due = nil
@@ -332,7 +333,7 @@ func (p *pruning) displaced(ctx context.Context, out *retention.Removed) error {
 				case !o.Purged.IsZero():
 					due = append(due, o) // an earlier look was cut off here, or somebody has written to them
 				case !p.old(o.Ended, p.Periods.Displaced):
-				case p.needs.Has(event.RefOperation, o.ID):
+				case p.needs.Has(event.RefOperation, o.ID) || !there[o.Name]:
 					found.needed++
 				default:
 					found.Count++
@@ -377,6 +378,26 @@ func (p *pruning) displaced(ctx context.Context, out *retention.Removed) error {
 			return nil
 		})
 	})
+}
+
+// there says of which operations the place is there whose bytes they have displaced: those of a project or a workspace that is
+// gone are found by nobody, and stay. It is looked at before, for it takes a while.
+func (p *pruning) there(ctx context.Context, page []operation.Operation) map[operation.Name]bool {
+	all := map[operation.Name]bool{}
+	for _, o := range page {
+		j, ok := journalOf(o)
+		if !ok || !o.Purged.IsZero() || !p.old(o.Ended, p.Periods.Displaced) {
+			continue
+		}
+		x, err := p.s.reopen(ctx, j.Project, j.Workspace)
+		if err != nil {
+			p.stays(ctx, slog.String(key.Operation, o.ID), err)
+			continue
+		}
+		x.close()
+		all[o.Name] = true
+	}
+	return all
 }
 
 // purge removes what an operation has displaced. It says how much stays, because somebody has written to it since.

@@ -14,38 +14,38 @@ import (
 )
 
 // retired lets go of the directories of workspaces that were removed, if all that is in them is in their snapshot, or is BASE:
-// somebody may have written to one after it went to the trash. First an event says so, then the bytes go, then the row says it.
+// somebody may have written to one after it went to the trash. First the row says so, then the directory goes, and the next look
+// goes on with one of which only a part is gone.
 func (p *pruning) retired(ctx context.Context, out *retention.Removed) error {
 	all, err := p.s.inStates(ctx, workspace.Retired)
 	if err != nil {
 		return err
 	}
-	var due []workspace.Workspace
 	for _, w := range all {
 		if !(tree.Packet{Dir: w.Dir}).IsInTrash() || !p.old(w.Changed, p.Periods.Displaced) {
 			continue
 		}
-		if err := p.s.isKept(ctx, w); err != nil {
-			p.stays(ctx, slog.String(key.Path, w.Dir), err)
-			out.Needed++
+		if w.Cleared.IsZero() {
+			if err := p.s.isKept(ctx, w); err != nil {
+				p.stays(ctx, slog.String(key.Path, w.Dir), err)
+				out.Needed++
+				continue
+			}
+			w.Cleared = p.s.cfg.Now()
+			err := p.step(ctx, out, func(_ store.Reader, tx store.Tx) (pruned, error) {
+				found := pruned{Count: 1, Of: []string{w.ID}}
+				if tx == nil {
+					return found, nil
+				}
+				return found, tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if p.DryRun {
 			continue
 		}
-		due = append(due, w)
-	}
-	if len(due) == 0 {
-		return nil
-	}
-	err = p.step(ctx, out, func(store.Reader, store.Tx) (pruned, error) {
-		found := pruned{Count: len(due)}
-		for _, w := range due {
-			found.Of = append(found.Of, w.ID)
-		}
-		return found, nil
-	})
-	if err != nil || p.DryRun {
-		return err
-	}
-	for _, w := range due {
 		if err := (tree.Packet{Dir: w.Dir}).Clear(); err != nil {
 			p.stays(ctx, slog.String(key.Path, w.Dir), err)
 			continue

@@ -3,6 +3,7 @@
 package work
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"mcpx/internal/event"
 	"mcpx/internal/retention"
+	"mcpx/internal/store"
 	"mcpx/internal/workspace"
 )
 
@@ -77,5 +79,70 @@ func TestDW48WildClock(t *testing.T) {
 	}
 	if a := s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-01"`, was.Preserved); !a.OK {
 		t.Errorf("what was kept: %v", a.Refusal)
+	}
+}
+
+// A directory of which a part was removed goes at the next look, if its row says that it was being cleared; one of which somebody
+// else has removed a part stays.
+func TestPruneGoesOn(t *testing.T) {
+	s := newShop(t)
+	var rows []workspace.Workspace
+	for n := range 2 {
+		handle, w := s.workspaceOf(t, fmt.Sprint("create-0", n), `"mutable":["README.md"]`)
+		read[retired](t, s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-0%d"`, handle, n))
+		row := s.row(t, w.ID)
+		if err := os.Remove(filepath.Join(row.Dir, "tree", "README.md")); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, row)
+	}
+	begun := rows[0]
+	begun.Cleared = s.cfg.Now()
+	if err := s.db.Change(t.Context(), func(tx store.Tx) error {
+		return tx.PutWorkspace(t.Context(), workspace.PutWorkspace{Workspace: begun})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	report, err := s.Prune(t.Context(), Prune{Periods: retention.Usual, At: s.cfg.Now().Add(3650 * retention.Day), By: event.Actor{Principal: "owner", Channel: "loop"}})
+	if out := report.Removed[0]; err != nil || out.Removed != 0 || out.Needed != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for i, want := range []bool{false, true} {
+		if _, err := os.Stat(rows[i].Dir); (err == nil) != want {
+			t.Errorf("%s: %v, want it to be there: %v", rows[i].Dir, err, want)
+		}
+	}
+	if s.row(t, begun.ID).Dir != "" {
+		t.Error("the row still names a directory")
+	}
+}
+
+// What an edit has displaced in a project that is gone is not said to be removed.
+func TestPruneOfGoneProject(t *testing.T) {
+	s := newShop(t)
+	if a := s.do(t, "edit_files", `"operation_id":"edit-0001","edits":[{"path":"README.md","expect_sha256":%q,"content":"mine\n"}]`, digest([]byte(s.file(t, "README.md")))); !a.OK {
+		t.Fatal(a.Refusal)
+	}
+	prune := func(dry bool) retention.Removed {
+		t.Helper()
+		report, err := s.Prune(t.Context(), Prune{Periods: retention.Usual, At: s.cfg.Now().Add(40 * retention.Day), DryRun: dry, By: event.Actor{Principal: "owner", Channel: "loop"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report.Removed[0]
+	}
+	if err := os.Rename(s.root, s.root+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		if out := prune(dry); out.Removed != 0 || out.Needed != 1 {
+			t.Errorf("dry %v: %+v", dry, out)
+		}
+	}
+	if err := os.Rename(s.root+".away", s.root); err != nil {
+		t.Fatal(err)
+	}
+	if out := prune(false); out.Removed != 1 || out.Needed != 0 {
+		t.Errorf("when it is back: %+v", out)
 	}
 }

@@ -69,7 +69,8 @@ type Workspace struct {
 	History   []Step         `json:"history,omitempty"`       // the last revisions, the oldest first
 	Created   time.Time      `json:"created_at"`
 	Changed   time.Time      `json:"changed_at"`
-	Seq       uint64         `json:"-"` // order of making, given by the store at the first put
+	Cleared   time.Time      `json:"cleared_at,omitzero"` // when its directory began to be cleared from the trash
+	Seq       uint64         `json:"-"`                   // order of making, given by the store at the first put
 }
 
 // Copied is what the copy of a project holds.
