@@ -24,6 +24,7 @@ type consentView struct {
 	Title   string
 	Nonce   string
 	Consent *auth.Consent // nil: only the problem is shown
+	Host    string        // of the client, by which people know it; "" it has none
 	Wants   []string
 	Mark    string
 	Problem string
@@ -32,7 +33,7 @@ type consentView struct {
 // wants says in words what a scope allows.
 var wants = map[auth.Scope]string{
 	auth.RuntimeRead: "read the files of your projects, and what agents did there",
-	auth.RuntimeUse:  "change files of your projects and work there as your agents do, within your policy; what needs your approval still does",
+	auth.RuntimeUse:  "change files of your projects and run commands there, as far as your policy lets agents, and with your approval where they need it",
 }
 
 // ask shows the page for an authorization request.
@@ -160,6 +161,9 @@ func (p *Public) show(w http.ResponseWriter, r *http.Request, status int, v cons
 	if v.Consent != nil {
 		v.Title = "Let " + v.Consent.Client.Name + " in?"
 		form = "'self'" + formTarget(v.Consent.Redirect)
+		if u, err := url.Parse(v.Consent.Redirect); err == nil {
+			v.Host = u.Host
+		}
 		for _, s := range v.Consent.Scopes {
 			v.Wants = append(v.Wants, wants[s])
 		}
