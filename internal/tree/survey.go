@@ -111,11 +111,17 @@ func (v Visit) item(ctx context.Context, known Noted, into io.Writer) (Item, err
 		if i.Size, i.Digest = facts.Size, known.digest(v.Path, facts); i.Digest != "" {
 			break
 		}
-		c, err := stable(ctx, v.dir.File, v.name, into)
+		if i.Size <= copySmall {
+			err = v.small(ctx, &i, into)
+		}
+		if i.Size > copySmall || CodeOf(err) == LimitExceeded { // it has grown
+			var c Content
+			c, err = stable(ctx, v.dir.File, v.name, into)
+			i.Size, i.Digest, i.Mode = c.Size, c.SHA256, uint32(c.Mode.Perm())
+		}
 		if err != nil {
 			return Item{}, err
 		}
-		i.Size, i.Digest, i.Mode = c.Size, c.SHA256, uint32(c.Mode.Perm())
 	case Link:
 		text, err := readlink(v.dir.File, v.name)
 		if err != nil {
@@ -128,6 +134,21 @@ func (v Visit) item(ctx context.Context, known Noted, into io.Writer) (Item, err
 		i.Digest = oddDigest
 	}
 	return i, nil
+}
+
+// smallBuffers are for files that are read at once.
+var smallBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// small reads a small file as an item, with as few calls of the system as there can be.
+func (v Visit) small(ctx context.Context, i *Item, into io.Writer) (err error) {
+	buf, _ := smallBuffers.Get().(*[]byte)
+	defer smallBuffers.Put(buf)
+	i.Digest, *buf, err = v.Sift(ctx, copySmall, *buf, func(facts Facts, data []byte) (bool, error) {
+		i.Size, i.Mode = facts.Size, uint32(facts.Mode.Perm())
+		_, err := into.Write(data)
+		return true, err
+	})
+	return err
 }
 
 // Sort brings the entries into the order of walks.

@@ -64,7 +64,7 @@ func main() {
 	flag.BoolVar(&o.check, "check", false, "exit 1 when a bar is missed")
 	flag.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of the timed scenarios")
-	flag.StringVar(&o.only, "only", "", "comma-separated scenarios: latency, load, payload, servers, flat, restart, ledger, search, read, command, jobs, workspace, reconcile, subscriber")
+	flag.StringVar(&o.only, "only", "", "comma-separated scenarios: latency, load, payload, servers, flat, restart, ledger, search, read, command, jobs, workspace, verify, reconcile, subscriber")
 	flag.StringVar(&o.url, "url", "", "only put load on this URL, under a profiler for example")
 	flag.IntVar(&o.clients, "clients", 1, "clients of --url")
 	flag.IntVar(&o.payload, "payload", small, "bytes of the payload of --url")

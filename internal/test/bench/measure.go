@@ -92,6 +92,7 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 		{scenarioCommand, b.commands},
 		{scenarioJobs, b.jobs},
 		{scenarioWorkspace, b.workspaces},
+		{scenarioVerify, b.verify},
 		{scenarioReconcile, b.reconcile},
 		{scenarioSubscriber, b.subscriber},
 	} {

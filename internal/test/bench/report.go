@@ -184,6 +184,8 @@ func (r *report) judge() {
 			atMost(p.What+", times of a call that "+p.Against+", at most", 1/p.Ratio, maxSlowed)
 		case p.Scenario == scenarioSearch:
 			atMost(p.What+", times of "+p.Against+", at most", 1/p.Ratio, maxSearch)
+		case p.Scenario == scenarioVerify:
+			atLeast(p.What+" against "+p.Against+", at least", p.Ratio, minVerify)
 		case p.Scenario == scenarioWorkspace:
 			atMost(p.What+", times of "+p.Against+", at most", 1/p.Ratio, maxWorkspace[p.Against])
 		}
