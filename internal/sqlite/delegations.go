@@ -15,7 +15,7 @@ const (
 	sqlDelegationToken    = `SELECT body FROM delegation_tokens WHERE digest = ?`
 	sqlPutDelegationToken = `INSERT INTO delegation_tokens (digest, expires, body) VALUES (?, ?, ?)
 		ON CONFLICT (digest) DO UPDATE SET expires = excluded.expires, body = excluded.body`
-	sqlRemote               = `SELECT body FROM remote`
+	sqlRemote               = `SELECT body FROM remote WHERE one = 1`
 	sqlPutRemote            = `INSERT INTO remote (one, body) VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET body = excluded.body`
 	sqlDropDelegationTokens = `DELETE FROM delegation_tokens WHERE expires < ?`
 )

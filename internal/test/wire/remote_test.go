@@ -264,8 +264,8 @@ func TestRT123Remote(t *testing.T) {
 		t.Errorf("refreshed after it was revoked: %d %+v", status, out)
 	}
 	g.Must("remote", "off")
-	if _, err := c.client.Get(c.base + "/mcp"); err == nil {
-		t.Error("the listener is there after it was turned off")
+	if conn, err := net.Dial("tcp", strings.TrimPrefix(c.base, "http://")); err == nil {
+		t.Error("the listener is there after it was turned off", conn.Close())
 	}
 
 	secrets := map[string]string{
