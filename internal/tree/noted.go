@@ -8,14 +8,33 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"mcpx/internal/process"
 )
 
 // notedFile is beside a working copy, and says what each file of it was when the copy was made.
 const notedFile = "noted"
 
-// notedBegins says how the rest is written: for each file its number, size and times, hash, and path, and at the end the hash
-// of all that.
-const notedBegins = "noted 1\n"
+// notedBegins is the first line of a note, which says how the rest is written, and in which boot: for each file its number, size
+// and times, hash, and path, and at the end the hash of all that. "" there can be no note here: a store through a map may not
+// change a time, or nobody can tell a boot from the next one. A power loss may keep bytes and lose the time of their inode, so
+// that under another boot a note means nothing.
+func (p Packet) notedBegins() string {
+	dir, err := os.Open(p.Dir)
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	v, err := volumeOf(dir, p.Dir)
+	if err != nil || !v.stamps {
+		return ""
+	}
+	self, err := process.Identify(os.Getpid())
+	if err != nil || self.Boot == "" {
+		return ""
+	}
+	return "noted 2 " + self.Boot + "\n"
+}
 
 // inode is what a file was: whoever writes to it changes the time at which its inode was changed, which nobody can set.
 type inode struct {
@@ -29,7 +48,8 @@ func inodeOf(f Facts) inode {
 }
 
 // Noted are files of a working copy by their paths, as they were when it was made. One that is still in that state has the
-// bytes that it had: nobody had it open or mapped then, so that the first store through a map changes the state, too.
+// bytes that it had: nobody had it open or mapped then, and they are made only where the first store through a map changes the
+// state, too.
 type Noted map[string]noted
 
 type noted struct {
@@ -47,8 +67,13 @@ func (n Noted) digest(path string, now Facts) string {
 }
 
 // Note writes down what the files of a copy are, before anybody is told of it. A file that was written at the time at which
-// this is done, as far as the clock of the file system goes, is left out: it could be written to once more at that time.
+// this is done, as far as the clock of the file system goes, is left out: it could be written to once more at that time. Where
+// the state of a file does not tell of every store nothing is written.
 func (p Packet) Note(n Noted) (err error) {
+	begins := p.notedBegins()
+	if begins == "" {
+		return nil
+	}
 	f, err := os.OpenFile(filepath.Join(p.Dir, notedFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return writing(err, p.Dir)
@@ -58,7 +83,7 @@ func (p Packet) Note(n Noted) (err error) {
 	if err != nil {
 		return err
 	}
-	raw := []byte(notedBegins)
+	raw := []byte(begins)
 	for path, s := range n {
 		if s.changed >= now.changed.UnixNano() {
 			continue
@@ -75,14 +100,16 @@ func (p Packet) Note(n Noted) (err error) {
 	return err
 }
 
-// Noted reads what Note has written. What is not there as a whole says nothing, and everything has to be read.
+// Noted reads what Note has written. What is not there as a whole, or is of another boot, says nothing, and everything has to be
+// read.
 func (p Packet) Noted() Noted {
+	begins := p.notedBegins()
 	raw, err := os.ReadFile(filepath.Join(p.Dir, notedFile))
-	if err != nil || len(raw) < sha256.Size {
+	if err != nil || begins == "" || len(raw) < sha256.Size {
 		return nil
 	}
 	raw, end := raw[:len(raw)-sha256.Size], raw[len(raw)-sha256.Size:]
-	rest, ok := bytes.CutPrefix(raw, []byte(notedBegins))
+	rest, ok := bytes.CutPrefix(raw, []byte(begins))
 	if sum := sha256.Sum256(raw); !ok || !bytes.Equal(sum[:], end) {
 		return nil
 	}

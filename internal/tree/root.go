@@ -48,6 +48,7 @@ type volume struct {
 	id         string
 	unstable   string                  // kind of a file system whose file numbers are not stable; "" they are
 	artificial string                  // kind of a file system that is a part of the system; ""
+	stamps     bool                    // every store changes the time at which an inode was changed, also the first one through a map
 	folds      func(dir *os.File) bool // whether the names in a directory know no case
 }
 

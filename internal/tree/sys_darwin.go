@@ -77,7 +77,7 @@ func factsFrom(s *unix.Stat_t) Facts {
 func stamp(t unix.Timespec) time.Time { return time.Unix(t.Sec, t.Nsec) }
 
 // volumeOf says what a directory is on. Case is a property of the whole volume here: the name of the directory itself
-// tells, looked up with the other case.
+// tells, looked up with the other case. No kind is known to tell the time of a store through a map before that is flushed.
 func volumeOf(dir *os.File, path string) (volume, error) {
 	defer runtime.KeepAlive(dir)
 	var s unix.Statfs_t

@@ -98,6 +98,9 @@ var (
 		unix.PROC_SUPER_MAGIC: "proc", unix.SYSFS_MAGIC: "sysfs", unix.DEVPTS_SUPER_MAGIC: "devpts", unix.CGROUP_SUPER_MAGIC: "cgroup",
 		unix.CGROUP2_SUPER_MAGIC: "cgroup", unix.DEBUGFS_MAGIC: "debugfs", unix.TRACEFS_MAGIC: "tracefs", unix.SECURITYFS_MAGIC: "securityfs",
 	}
+	// stamping: the first store through a map changes the time of the inode, also when the page was read through it before. On
+	// tmpfs, for one, such a store goes unseen.
+	stamping = []int64{unix.EXT4_SUPER_MAGIC /* ext2 and ext3, too */, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC}
 	// folding always: the names of these know no case.
 	folding = []int64{unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC, 0x5346544e /* ntfs */, 0x7366746e /* ntfs3 */, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, 0x4244 /* hfs */, 0x482b /* hfs+ */}
 	// foldingByFlag: each directory has a flag.
@@ -112,7 +115,10 @@ func volumeOf(dir *os.File, _ string) (volume, error) {
 		return volume{}, named("statfs", dir.Name(), err)
 	}
 	magic := int64(s.Type) //nolint:unconvert // it has 32 bits on some systems
-	v := volume{id: fmt.Sprintf("%08x%08x", uint32(s.Fsid.Val[0]), uint32(s.Fsid.Val[1])), unstable: unstable[magic], artificial: artificial[magic]}
+	v := volume{
+		id: fmt.Sprintf("%08x%08x", uint32(s.Fsid.Val[0]), uint32(s.Fsid.Val[1])), unstable: unstable[magic], artificial: artificial[magic],
+		stamps: slices.Contains(stamping, magic),
+	}
 	switch {
 	case slices.Contains(folding, magic):
 		v.folds = func(*os.File) bool { return true }
