@@ -157,3 +157,22 @@ func TestPathsAreFilled(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyNames: what names nothing is refused before it becomes the path of something else.
+func TestEmptyNames(t *testing.T) {
+	named := 0
+	for _, op := range Ops {
+		_, err := op.target(op.In)
+		if strings.Contains(op.Path, "{") {
+			named++
+			if fault.From(err).Code != "name-invalid" {
+				t.Errorf("%s without a name: %v", op.Name, err)
+			}
+		} else if err != nil {
+			t.Errorf("%s: %v", op.Name, err)
+		}
+	}
+	if named == 0 {
+		t.Error("no operation has a name in its path")
+	}
+}

@@ -656,6 +656,10 @@ func (c *Client) send(ctx context.Context, name string, in any) (*http.Response,
 	if !ok {
 		panic("api: no row " + name)
 	}
+	target, err := op.target(in)
+	if err != nil {
+		return nil, err
+	}
 	var body io.Reader
 	if op.Method == http.MethodPost || op.Method == http.MethodPatch {
 		data, err := Marshal(in)
@@ -664,7 +668,7 @@ func (c *Client) send(ctx context.Context, name string, in any) (*http.Response,
 		}
 		body = bytes.NewReader(data)
 	}
-	request, err := http.NewRequestWithContext(ctx, op.Method, "http://mcpx"+op.target(in), body)
+	request, err := http.NewRequestWithContext(ctx, op.Method, "http://mcpx"+target, body)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "request-invalid").Saying("the request cannot be made").Because(err)
 	}

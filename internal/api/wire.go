@@ -60,15 +60,19 @@ func Marshal(v any) ([]byte, error) {
 }
 
 // target gives the path and query of a request: fields tagged path and query go into the URL, the others into the
-// body.
-func (op Op) target(in any) string {
+// body. A name that no URL can have is an error here: nothing is called so.
+func (op Op) target(in any) (string, error) {
 	path := op.Path
 	query := url.Values{}
 	v := reflect.ValueOf(in)
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if name := f.Tag.Get("path"); name != "" {
-			path = strings.Replace(path, "{"+name+"}", url.PathEscape(v.Field(i).String()), 1)
+			value := v.Field(i).String()
+			if value == "" || value == "." || value == ".." {
+				return "", fault.New(fault.Invalid, "name-invalid").Saying("%q names no %s", value, name)
+			}
+			path = strings.Replace(path, "{"+name+"}", url.PathEscape(value), 1)
 		}
 		if name := f.Tag.Get("query"); name != "" && !v.Field(i).IsZero() {
 			if list, ok := reflect.TypeAssert[[]string](v.Field(i)); ok {
@@ -81,7 +85,7 @@ func (op Op) target(in any) string {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	return path
+	return path, nil
 }
 
 // ReadRequest fills in, a pointer to the request type of the row, from the URL and the body of r. An unknown member of the

@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	// maxConsents bounds the open questions: anybody who reaches the listener can ask. The oldest makes room.
+	// maxConsents bounds the open questions: anybody who reaches the listener can ask. One makes room.
 	maxConsents = 256
 	// maxTries bounds what may be typed for one question: of a billion codes.
 	maxTries = 5
@@ -59,6 +59,7 @@ type Issued struct {
 	challenge  string
 	until      time.Time
 	used       bool
+	replayed   bool // it came a second time
 }
 
 // Consents are the questions that are open, and the authorization codes that were not used yet. They are in memory alone: a
@@ -128,7 +129,7 @@ func (s *Consents) Ask(a Ask, c Client, scopes []Scope, now time.Time, random io
 		}
 	}
 	if len(s.waiting) >= maxConsents {
-		delete(s.waiting, s.oldestLocked())
+		delete(s.waiting, s.spareLocked())
 	}
 	one := &Consent{
 		ID: name, Client: c, Redirect: a.Redirect, State: a.State, Scopes: scopes, Asked: now, Until: now.Add(consentLife),
@@ -138,15 +139,37 @@ func (s *Consents) Ask(a Ask, c Client, scopes []Scope, now time.Time, random io
 	return *one, cookie, nil
 }
 
-// oldestLocked is the question that makes room: one that nobody said yes to, if there is any.
-func (s *Consents) oldestLocked() string {
+// Clear closes every question, and no code counts any more.
+func (s *Consents) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.waiting)
+	clear(s.codes)
+}
+
+// Replayed says whether a code came more than once, or is known no more.
+func (s *Consents) Replayed(code string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.codes[digestOf(code)]
+	return i == nil || i.replayed
+}
+
+// spareLocked is the question that makes room: the oldest of those that would be answered where most would be, but for those
+// to which the person said yes. Who asks again and again pushes out itself first.
+func (s *Consents) spareLocked() string {
 	all := s.listLocked()
+	most := map[string]int{}
 	for _, q := range all {
-		if !q.Approved {
-			return q.ID
+		most[q.Redirect]++
+	}
+	spare := all[0]
+	for _, q := range all[1:] {
+		if spare.Approved && !q.Approved || spare.Approved == q.Approved && most[q.Redirect] > most[spare.Redirect] {
+			spare = q
 		}
 	}
-	return all[0].ID
+	return spare.ID
 }
 
 func (s *Consents) listLocked() []Consent {
@@ -335,6 +358,7 @@ func (s *Consents) Redeem(in Redemption, now time.Time) (Issued, error) {
 	case i == nil:
 		return Issued{}, deny(InvalidGrant, "the code is not known")
 	case i.used:
+		i.replayed = true
 		return Issued{}, &ReplayedCode{i.Delegation}
 	}
 	i.used = true

@@ -98,13 +98,16 @@ type Reused struct{ Delegation string }
 
 func (e *Reused) Error() string { return string(InvalidGrant) + ": the refresh token was used before" }
 
-// Refresh exchanges a refresh token for new ones (OAuth 2.1 section 4.3). spent is its record from now on.
-func Refresh(d Delegation, t DelegationToken, client string, random io.Reader, now time.Time) (after Delegation, spent DelegationToken, p Pair, err error) {
+// Refresh exchanges a refresh token for new ones (OAuth 2.1 section 4.3). resource is what is served now, spent the record of
+// the token from now on.
+func Refresh(d Delegation, t DelegationToken, client, resource string, random io.Reader, now time.Time) (after Delegation, spent DelegationToken, p Pair, err error) {
 	switch {
 	case !t.Refresh || t.Delegation != d.ID:
 		err = deny(InvalidGrant, "this is no refresh token")
 	case client != "" && client != d.ClientID:
 		err = deny(InvalidGrant, "the refresh token is of another client")
+	case d.Resource != resource:
+		err = deny(InvalidGrant, "the access is for %s: ask the person again", d.Resource)
 	case d.At(now) != Live || !now.Before(t.Expires):
 		err = deny(InvalidGrant, "the access is %s: ask the person again", d.At(now))
 	case !t.Spent.IsZero():

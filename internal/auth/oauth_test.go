@@ -329,11 +329,11 @@ func TestDelegation(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got[0], got[1])
 		}
 	}
-	after, spent, next, err := Refresh(d, refresh, d.ClientID, rand.Reader, moment.Add(time.Hour))
+	after, spent, next, err := Refresh(d, refresh, d.ClientID, here, rand.Reader, moment.Add(time.Hour))
 	if err != nil || spent.Spent.IsZero() || next.Refresh == pair.Refresh || after.Expires.Sub(d.Expires) != time.Hour {
 		t.Fatal(after, spent, err)
 	}
-	if _, _, _, err := Refresh(after, spent, d.ClientID, rand.Reader, moment); !errors.As(err, new(*Reused)) {
+	if _, _, _, err := Refresh(after, spent, d.ClientID, here, rand.Reader, moment); !errors.As(err, new(*Reused)) {
 		t.Errorf("again: %v", err)
 	}
 	ended, ok := d.Revoke("why", moment)
@@ -350,6 +350,9 @@ func TestDelegation(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+	if _, _, _, err := Refresh(d, refresh, d.ClientID, "https://other.example/mcp", rand.Reader, moment); codeOf(err) != InvalidGrant {
+		t.Errorf("when another address is served: %v", err)
+	}
 	if got := admitted(ended, access, here, moment); got != "access-over" {
 		t.Errorf("after it was revoked: %q", got)
 	}
@@ -363,7 +366,7 @@ func admitted(d Delegation, token DelegationToken, resource string, at time.Time
 }
 
 func refreshed(d Delegation, token DelegationToken, client string, at time.Time) error {
-	_, _, _, err := Refresh(d, token, client, rand.Reader, at)
+	_, _, _, err := Refresh(d, token, client, here, rand.Reader, at)
 	return err
 }
 

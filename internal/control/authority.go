@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -69,6 +70,9 @@ func (c *Control) FindConsent(_ context.Context, request, cookie string) (auth.C
 
 // AnswerConsent takes what was typed in the browser; code is the authorization code for the client.
 func (c *Control) AnswerConsent(ctx context.Context, in auth.Typed) (q auth.Consent, code string, err error) {
+	if !c.remote.get().On {
+		return q, "", remoteGone()
+	}
 	q, code, err = c.remote.consents.Answer(in, c.cfg.IDs.New(id.Delegation), c.cfg.Now(), c.cfg.Random)
 	if err != nil && !in.Refuse {
 		err = c.refuseRemote(ctx, "remote-code-refused", nil, err)
@@ -97,12 +101,21 @@ func (c *Control) RedeemCode(ctx context.Context, in auth.Redemption, resources 
 		return auth.Delegation{}, auth.Pair{}, err
 	}
 	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		if still, err := tx.Remote(ctx); err != nil || !still.On || still.URL != now.URL { // it was turned off meanwhile
+			return cmp.Or(err, remoteGone())
+		}
 		if err := c.keepPair(ctx, tx, d, pair); err != nil {
 			return err
 		}
 		return c.tell(fromRemote(ctx), tx, event.RemoteAccessGiven, event.Refs{event.RefToken: d.ID}, d.Client+" has access", c.clientView(d))
 	})
-	return d, pair, err
+	if err == nil && c.remote.consents.Replayed(in.Code) { // by somebody who looked before this was written
+		err = c.stolen(ctx, d.ID, "its code was used twice")
+	}
+	if err != nil {
+		return auth.Delegation{}, auth.Pair{}, err
+	}
+	return d, pair, nil
 }
 
 // keepPair writes a delegation with its new tokens, and forgets those that are long over.
@@ -156,7 +169,7 @@ func (c *Control) RefreshAccess(ctx context.Context, token, client string, resou
 			return err
 		}
 		var spent auth.DelegationToken
-		if d, spent, pair, err = auth.Refresh(of, record, client, c.cfg.Random, c.cfg.Now()); err != nil {
+		if d, spent, pair, err = auth.Refresh(of, record, client, now.Resource(), c.cfg.Random, c.cfg.Now()); err != nil {
 			return err
 		}
 		if err := tx.PutDelegationToken(ctx, auth.PutDelegationToken{Token: spent}); err != nil {

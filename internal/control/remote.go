@@ -9,6 +9,7 @@ import (
 	"mcpx/internal/api"
 	"mcpx/internal/auth"
 	"mcpx/internal/event"
+	"mcpx/internal/fault"
 	"mcpx/internal/store"
 )
 
@@ -44,7 +45,10 @@ func (c *Control) loadRemote(ctx context.Context) error {
 
 // OpenRemote begins to listen, if remote access is on.
 func (c *Control) OpenRemote() {
-	if now := c.remote.get(); now.On {
+	c.remote.change.Lock() // nobody turns it off in between
+	defer c.remote.change.Unlock()
+	// Over a store that is only read nobody's access could be ended.
+	if now := c.remote.get(); now.On && c.cfg.DB.Stopped() == nil {
 		c.cfg.Remote.Open(now)
 	}
 }
@@ -122,6 +126,11 @@ func (c *Control) TurnRemoteOn(ctx context.Context, in api.RemoteOn) (api.Remote
 		return api.Remote{}, err
 	}
 	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		if next.URL != c.remote.get().URL { // tokens are for an address
+			if _, err := c.endAll(ctx, tx, "the address for clients is another one"); err != nil {
+				return err
+			}
+		}
 		if err := tx.PutRemote(ctx, auth.PutRemote{Remote: next}); err != nil {
 			return err
 		}
@@ -150,20 +159,13 @@ func (c *Control) TurnRemoteOff(ctx context.Context, _ api.None) (api.RemoteOff,
 		out.State = "already_off"
 	}
 	next.On = false
-	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
-		out.Revoked = 0
-		all, err := auth.AllDelegations(ctx, tx)
-		if err != nil {
+	// Closed first: what cannot be written down is closed all the same.
+	c.remote.set(next)
+	c.remote.consents.Clear()
+	c.cfg.Remote.Close()
+	err := c.cfg.DB.Change(ctx, func(tx store.Tx) (err error) {
+		if out.Revoked, err = c.endAll(ctx, tx, "remote access was turned off"); err != nil {
 			return err
-		}
-		for _, d := range all {
-			ended, err := c.endAccess(ctx, tx, d, "remote access was turned off")
-			if err != nil {
-				return err
-			}
-			if ended {
-				out.Revoked++
-			}
 		}
 		if out.State == "already_off" {
 			return nil
@@ -174,11 +176,26 @@ func (c *Control) TurnRemoteOff(ctx context.Context, _ api.None) (api.RemoteOff,
 		return c.tell(ctx, tx, event.RemoteOff, nil, fmt.Sprintf("no client on another machine has access any more; %d had", out.Revoked), nil)
 	})
 	if err != nil {
-		return api.RemoteOff{}, err
+		f := fault.From(err)
+		return api.RemoteOff{}, fault.New(f.Kind, f.Code).Saying("remote access is closed until the daemon starts again; that it shall stay so could not be written: %s", f.Message).
+			Hinting("repeat `mcpx remote off` when `mcpx doctor` finds the database well").Because(err)
 	}
-	c.remote.set(next)
-	c.cfg.Remote.Close()
 	return out, nil
+}
+
+// endAll ends every delegation, and says how many counted until now.
+func (c *Control) endAll(ctx context.Context, tx store.Tx, why string) (ended int, err error) {
+	all, err := auth.AllDelegations(ctx, tx)
+	for _, d := range all {
+		counted, err := c.endAccess(ctx, tx, d, why)
+		if err != nil {
+			return 0, err
+		}
+		if counted {
+			ended++
+		}
+	}
+	return ended, err
 }
 
 // endAccess ends a delegation; false when it had ended before.

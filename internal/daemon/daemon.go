@@ -491,7 +491,7 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	defer cut()
 	var closing sync.WaitGroup
 	if d.public != nil {
-		closing.Go(d.public.Close)
+		closing.Go(d.public.Shut)
 	}
 	if d.loopback != nil {
 		closing.Go(func() { d.loopback.Stop(edges) })

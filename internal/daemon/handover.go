@@ -324,8 +324,8 @@ func (d *Daemon) freeze(ctx context.Context) error {
 	worked := make(chan struct{})
 	go func() {
 		defer close(worked)
-		d.public.Close() // clients of other machines come back
-		d.worker.Stop()  // what has begun is recorded before the database closes
+		d.public.Shut() // clients of other machines come back
+		d.worker.Stop() // what has begun is recorded before the database closes
 	}()
 	errs := []error{d.local.Settle(settle)}
 	detach, detached := context.WithTimeout(ctx, detachWithin)

@@ -28,8 +28,9 @@ type public struct {
 	// server makes what serves an address; set before the first Open.
 	server func(auth.Remote) (*httpedge.Public, error)
 
-	change sync.Mutex // held by Open and Close
-	end    func()     // of what listens now; nil: nothing does. Guarded by change
+	change sync.Mutex // held by Open, Close and Shut; guards the fields below
+	end    func()     // of what listens now; nil: nothing does
+	shut   bool       // for good
 
 	mu        sync.Mutex // guards the fields below
 	listening bool
@@ -42,7 +43,9 @@ var _ control.RemoteListener = (*public)(nil)
 func (p *public) Open(r auth.Remote) {
 	p.change.Lock()
 	defer p.change.Unlock()
-	p.closeLocked()
+	if p.closeLocked(); p.shut {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	tried := make(chan struct{})
@@ -80,7 +83,9 @@ func (p *public) serve(ctx context.Context, r auth.Remote, tried func()) {
 		}
 		p.say(true, "")
 		tried()
+		done := make(chan struct{})
 		stopped := context.AfterFunc(ctx, func() {
+			defer close(done)
 			within, cancel := context.WithTimeout(context.Background(), linger)
 			defer cancel()
 			server.Stop(within)
@@ -91,6 +96,7 @@ func (p *public) serve(ctx context.Context, r auth.Remote, tried func()) {
 			p.log.LogAttrs(ctx, slog.LevelError, "the listener for other machines stopped accepting", slog.Any(key.Cause, err))
 			continue
 		}
+		<-done // the requests in work have their answers
 		if err != nil {
 			p.log.LogAttrs(ctx, slog.LevelWarn, "the listener for other machines ended", slog.Any(key.Cause, err))
 		}
@@ -132,6 +138,14 @@ func (p *public) say(listening bool, problem string) {
 func (p *public) Close() {
 	p.change.Lock()
 	defer p.change.Unlock()
+	p.closeLocked()
+}
+
+// Shut is Close, and nothing is opened after it: the daemon lets go.
+func (p *public) Shut() {
+	p.change.Lock()
+	defer p.change.Unlock()
+	p.shut = true
 	p.closeLocked()
 }
 

@@ -120,5 +120,5 @@ func (d *Daemon) runtime() (tools.Handler, error) {
 // fromRemote says on whose behalf a client of another machine was let in.
 func fromRemote(ctx context.Context) (tools.Caller, bool) {
 	a, ok := httpedge.Admitted(ctx)
-	return tools.Caller{Principal: a.Principal, Channel: "remote", ReadOnly: !slices.Contains(a.Scopes, auth.RuntimeUse)}, ok
+	return tools.Caller{Principal: a.Principal, Channel: "remote", Away: true, ReadOnly: !slices.Contains(a.Scopes, auth.RuntimeUse)}, ok
 }

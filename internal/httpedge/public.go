@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"mcpx/internal/auth"
 	"mcpx/internal/fault"
 	"mcpx/internal/key"
@@ -58,7 +60,9 @@ const (
 const (
 	maxForm       = 16 << 10 // bytes of a form or of a registration
 	answerHeaders = 10 * time.Second
-	answerForms   = 30 * time.Second // a body of that size, however slowly it comes
+	answerForms   = 30 * time.Second // a request without access, from its headers to the end of its answer
+	answerCalls   = 5 * time.Minute  // a call at /mcp, which may bring and get much
+	mostAtOnce    = 256              // connections; one more waits
 )
 
 // Public serves clients of other machines: /mcp to those who have access, and what they need to get it. Everything else is
@@ -101,7 +105,7 @@ func NewPublic(c PublicConfig, remote auth.Remote) (*Public, error) {
 
 // Serve accepts connections until Stop; any other end is an error.
 func (p *Public) Serve(l net.Listener) error {
-	if err := p.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := p.http.Serve(netutil.LimitListener(l, mostAtOnce)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -117,6 +121,7 @@ func (p *Public) Stop(ctx context.Context) {
 // guard lets only requests through that are for the public address: a page whose name leads here is another one.
 func (p *Public) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		within(w, answerForms)
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
@@ -157,6 +162,7 @@ func (p *Public) mcp(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case ok && err == nil:
+		within(w, answerCalls)
 		p.cfg.MCP.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admittedKey{}, d)))
 	case err == nil || fault.KindOf(err) == fault.Unauthenticated:
 		challenge := `Bearer resource_metadata="` + p.base + pathResource + auth.RemotePath + `", scope="` + auth.JoinScopes(auth.RemoteScopes()) + `"`
@@ -223,7 +229,6 @@ type registration struct {
 
 func (p *Public) register(w http.ResponseWriter, r *http.Request) {
 	var in registration
-	p.within(w, r)
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm)).Decode(&in); err != nil {
 		p.fail(w, r, &auth.Denial{Code: auth.InvalidMetadata, Text: "the body is no JSON of at most 16 KB"})
 		return
@@ -239,14 +244,14 @@ func (p *Public) register(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// within bounds how long the body of a request may take.
-func (p *Public) within(w http.ResponseWriter, _ *http.Request) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerForms)) // a writer that cannot has other bounds
+// within bounds how long a request may take from now on, both ways: whoever says nothing, or reads nothing, is let go.
+func within(w http.ResponseWriter, d time.Duration) {
+	c, until := http.NewResponseController(w), time.Now().Add(d)
+	_, _ = c.SetReadDeadline(until), c.SetWriteDeadline(until) // a writer that cannot has other bounds
 }
 
 // form reads the form in the body of a request. What is in the query of a URL does not count: addresses are logged.
 func (p *Public) form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
-	p.within(w, r)
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "application/x-www-form-urlencoded" {
 		return nil, &auth.Denial{Code: auth.InvalidRequest, Text: "the body is a form"}

@@ -1,6 +1,7 @@
 package httpedge
 
 import (
+	"cmp"
 	"crypto/rand"
 	_ "embed"
 	"errors"
@@ -28,6 +29,8 @@ type consentView struct {
 	Wants   []string
 	Mark    string
 	Problem string
+	Back    string // where the client hears of the problem, if the person goes there; "" nowhere
+	BackTo  string // its host
 }
 
 // wants says in words what a scope allows.
@@ -53,12 +56,13 @@ func (p *Public) ask(w http.ResponseWriter, r *http.Request) {
 		State: query.Get("state"), Challenge: query.Get("code_challenge"), Method: query.Get("code_challenge_method"), Resources: query["resource"],
 	}
 	q, cookie, err := p.cfg.Authority.AskConsent(r.Context(), a)
-	if d, ok := errors.AsType[*auth.Denial](err); ok && d.Open {
-		p.back(w, r, a.Redirect, a.State, "", d)
-		return
-	}
 	if err != nil {
-		p.show(w, r, http.StatusBadRequest, consentView{Problem: p.problem(r, err)})
+		v := consentView{Problem: p.problem(r, err)}
+		// Anybody can register any address: the browser goes there only when a person says so (RFC 9700 section 4.11.2).
+		if d, ok := errors.AsType[*auth.Denial](err); ok && d.Open {
+			v.Back, v.BackTo = p.told(a.Redirect, a.State, "", d)
+		}
+		p.show(w, r, http.StatusBadRequest, v)
 		return
 	}
 	p.remember(w, q.ID, cookie)
@@ -94,10 +98,20 @@ func (p *Public) typed(w http.ResponseWriter, r *http.Request) {
 
 // back sends the browser to the client, with the code or with what was said instead (OAuth 2.1 section 4.1.2, RFC 9207).
 func (p *Public) back(w http.ResponseWriter, r *http.Request, redirect, state, code string, d *auth.Denial) {
-	u, err := url.Parse(redirect)
-	if err != nil {
+	to, _ := p.told(redirect, state, code, d)
+	if to == "" {
 		p.show(w, r, http.StatusBadRequest, consentView{Problem: "the address of the client cannot be read"})
 		return
+	}
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// told is the address at which a client hears of an answer, and its host; "" when it cannot be read.
+func (p *Public) told(redirect, state, code string, d *auth.Denial) (to, host string) {
+	u, err := url.Parse(redirect)
+	if err != nil {
+		return "", ""
 	}
 	query := u.Query()
 	if d != nil {
@@ -111,8 +125,7 @@ func (p *Public) back(w http.ResponseWriter, r *http.Request, redirect, state, c
 	}
 	query.Set("iss", p.base)
 	u.RawQuery = query.Encode()
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	http.Redirect(w, r, u.String(), http.StatusSeeOther)
+	return u.String(), cmp.Or(u.Host, u.Scheme)
 }
 
 // secure says whether browsers reach the page over TLS.

@@ -50,6 +50,8 @@ type Caller struct {
 	Principal string
 	Channel   string // how it came: a label
 	ReadOnly  bool
+	// Away says that it is on another machine: what it says that its user answered counts for nothing here.
+	Away bool
 }
 
 // Runtime serves the tools of the runtime: /mcp. No transport session holds anything, so a client may come back to any
@@ -128,7 +130,9 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 				if info := r.ClientInfo(); info != nil {
 					call.Client = info.Name
 				}
-				call.Forms, call.Said = who.rounds && showsForms(r.ClientCapabilities()), saidIn(r.Params)
+				if !who.caller.Away {
+					call.Forms, call.Said = who.rounds && showsForms(r.ClientCapabilities()), saidIn(r.Params)
+				}
 				a := c.Worker.Do(ctx, call)
 				if a.Form != nil {
 					return asForm(a.Form), nil

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"maps"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"mcpx/internal/test/rig"
 )
@@ -119,6 +121,7 @@ type page struct{ request, mark, cookie string }
 var (
 	requestShown = regexp.MustCompile(`mcpx remote approve (\w+)`)
 	markShown    = regexp.MustCompile(`name="mark" value="(\w+)"`)
+	backShown    = regexp.MustCompile(`<a href="([^"]+)"`)
 	spokenShown  = regexp.MustCompile(`in the browser: (\S+)`)
 )
 
@@ -325,10 +328,15 @@ func TestRemoteAttacks(t *testing.T) {
 			"no PKCE": {map[string]string{"code_challenge": "", "code_challenge_method": ""}, "invalid_request"}, "plain PKCE": {map[string]string{"code_challenge_method": "plain"}, "invalid_request"},
 			"implicit": {map[string]string{"response_type": "token"}, "unsupported_response_type"}, "another resource": {map[string]string{"resource": "https://other.example/mcp"}, "invalid_target"},
 		} {
-			answer, _ := c.do("GET", c.request(one.more), "", nil)
-			to, err := url.Parse(answer.Header.Get("Location"))
-			if err != nil || answer.StatusCode != http.StatusSeeOther || !strings.HasPrefix(to.String(), callback) || to.Query().Get("error") != one.code || to.Query().Get("iss") != c.base {
-				t.Errorf("%s: %d %v", name, answer.StatusCode, answer.Header)
+			answer, text := c.do("GET", c.request(one.more), "", nil)
+			back := backShown.FindStringSubmatch(text)
+			if answer.StatusCode != http.StatusBadRequest || answer.Header.Get("Location") != "" || back == nil {
+				t.Errorf("%s: %d %v %s", name, answer.StatusCode, answer.Header, text)
+				continue
+			}
+			to, err := url.Parse(html.UnescapeString(back[1]))
+			if err != nil || !strings.HasPrefix(to.String(), callback) || to.Query().Get("error") != one.code || to.Query().Get("iss") != c.base {
+				t.Errorf("%s leads back to %s", name, back[1])
 			}
 		}
 		if answer, _ := c.do("GET", c.request(nil)+"&redirect_uri=https%3A%2F%2Fevil.example%2F", "", nil); answer.StatusCode != http.StatusBadRequest {
@@ -493,6 +501,26 @@ func TestRemoteAttacks(t *testing.T) {
 			t.Errorf("%d questions are open", n)
 		}
 	})
+
+	t.Run("off", func(t *testing.T) {
+		p := c.ask()
+		spoken, code := c.approve(p), c.let()
+		_, live := c.redeem(c.let())
+		g.Must("remote", "off")
+		g.Person("remote", "on")
+		if answer, _ := c.submit(p, spoken, nil); answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("the code of the person from before: %d %v", answer.StatusCode, answer.Header)
+		}
+		if status, out := c.redeem(code); status != http.StatusBadRequest {
+			t.Errorf("an authorization code from before: %d %+v", status, out)
+		}
+		if status, out := c.refresh(live.Refresh); status != http.StatusBadRequest {
+			t.Errorf("a refresh token from before: %d %+v", status, out)
+		}
+		if status, _ := c.call(live.Access, "session", `{"action":"list"}`); status != http.StatusUnauthorized {
+			t.Errorf("an access token from before: %d", status)
+		}
+	})
 }
 
 // size is how many bytes the files below a directory have.
@@ -511,4 +539,26 @@ func size(t *testing.T, dir string) (n int64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestRemoteSlowClient: who has no access and says nothing more is let go.
+func TestRemoteSlowClient(t *testing.T) {
+	t.Parallel()
+	g := rig.New(t)
+	g.Serve()
+	c := remote(t, g)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\n", strings.TrimPrefix(c.base, "http://")); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("its connection stays: %v", err)
+	}
 }
