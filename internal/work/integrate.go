@@ -630,11 +630,7 @@ func (g *integration) next(ctx context.Context) (workspace.Copied, error) {
 	if err := g.p.dir.Keep(ctx, files...); err != nil {
 		return workspace.Copied{}, problem(err)
 	}
-	var m tree.Manifest
-	for _, i := range now {
-		m.Items = append(m.Items, i)
-	}
-	m.Sort()
+	m := manifestOf(now)
 	w := g.p.Workspace
 	w.Base.Rev, w.Base.Digest, w.Base.At = w.NextBase(), m.Digest(), g.s.cfg.Now()
 	about, err := json.Marshal(w)

@@ -82,11 +82,7 @@ func (r *resumption) rebase(ctx context.Context) error {
 	if r.was.Rebased.Batch, err = r.copy.root.Stage(ctx, r.area, g.id, g.intents, tree.Conditions{}); err != nil {
 		return problem(err)
 	}
-	var m tree.Manifest
-	for _, i := range entries {
-		m.Items = append(m.Items, i)
-	}
-	m.Sort()
+	m := manifestOf(entries)
 	w := r.was.Workspace
 	w.Base.Rev, w.Base.Digest, w.Base.At, w.Base.After = w.NextBase(), m.Digest(), r.s.cfg.Now(), after
 	r.was.Rebased.Base = w.Base

@@ -24,7 +24,7 @@ type undo struct {
 	integration
 	of     workspace.Integration
 	back   tree.Reversal
-	before *tree.Manifest // BASE before the integration, which is BASE again; nil: it stays as it is
+	before *tree.Manifest // BASE afterwards; nil: it stays as it is
 }
 
 var _ asking = (*undo)(nil)
@@ -116,20 +116,17 @@ func (u *undo) expired() error {
 	return operation.Refuse(operation.ResultExpired, "what %s has displaced is not kept any more", u.of.ID).Retrying(fault.Never)
 }
 
-// decide asks the policy about each path, and says what the workspace is afterwards: what it was before, unless its BASE is another
-// one since.
+// decide asks the policy about each path, and says what the workspace is afterwards. One that went on from a snapshot of before the
+// integration has a BASE of before already.
 func (u *undo) decide(ctx context.Context, was integrateEvidence) error {
 	u.was = integrateEvidence{
 		Workspace: u.p.ID, Project: u.p.Workspace.Project, Undoes: u.of.ID, From: u.p.State, Before: u.p.Base, Base: u.p.Base, Message: u.s.cfg.Redact(u.in.Message),
 		Answer: integrated{Undone: u.of.ID, Applied: []appliedPath{}, Merged: []string{}, Conflicts: []conflictShown{}},
 	}
-	if u.p.State != workspace.Retired && was.Before.Rev > 0 && u.p.Base.Digest == was.Base.Digest {
-		m, err := baseIn(u.p.dir, was.Before)
-		if err != nil {
+	if u.p.State != workspace.Retired && was.Before.Rev > 0 && u.p.Base.Rev >= was.Base.Rev {
+		if err := u.baseAfter(was); err != nil {
 			return err
 		}
-		u.before, u.was.Base = &m, was.Before
-		u.was.Base.Rev = u.p.NextBase()
 	}
 	slices.SortFunc(u.back.Intents, func(a, b tree.Intent) int { return walkOrder(a.Path, b.Path) })
 	a := &u.was.Answer
@@ -146,6 +143,35 @@ func (u *undo) decide(ctx context.Context, was integrateEvidence) error {
 		}
 		a.Applied = append(a.Applied, appliedPath{showPath(in.Path), intentWords[in.Kind]})
 	}
+	return nil
+}
+
+// baseAfter computes the BASE of afterwards: the one from before the integration. Of one that has moved since, by a rebase, only what is
+// taken back goes back: the bytes of then are still among those of BASE.
+func (u *undo) baseAfter(was integrateEvidence) error {
+	m, err := baseIn(u.p.dir, was.Before)
+	if err != nil {
+		return err
+	}
+	u.was.Base = was.Before
+	if u.p.Base.Digest != was.Base.Digest {
+		now, err := u.p.base()
+		if err != nil {
+			return err
+		}
+		entries, before := byPath(now), byPath(m)
+		for _, in := range u.back.Intents {
+			delete(entries, in.Path)
+			if i, ok := before[in.Path]; ok {
+				entries[in.Path] = i
+			}
+		}
+		m = manifestOf(entries)
+		u.was.Base = u.p.Base
+		u.was.Base.Digest = m.Digest()
+	}
+	u.before = &m
+	u.was.Base.Rev = u.p.NextBase()
 	return nil
 }
 
@@ -188,7 +214,7 @@ func (u *undo) question() *Question {
 		panic("work: a record of texts cannot be written: " + err.Error())
 	}
 	return &Question{
-		Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx undo 1\n"+u.of.ID+"\n"), raw...)), Reasons: u.reasons,
+		Kind: approval.KindFileWrite, Subject: digest(append([]byte("mcpx undo 1\n"+u.of.ID+"\n"), raw...)), Reasons: few(u.reasons, maxReasons),
 		Display: "takes " + u.of.ID + " back: " + firstLine(u.p.Purpose) + "\n" + names.String(),
 	}
 }

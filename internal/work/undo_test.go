@@ -154,6 +154,41 @@ func TestUndoInOrder(t *testing.T) {
 	}
 }
 
+// TestUndoRebased: what is taken back is the workspace's own change again, also when its BASE has moved since; what the project did
+// is none.
+func TestUndoRebased(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+	w.write(t, "README.md", "mine\n")
+	w.write(t, "new.md", "new\n")
+	w.remove(t, "docs/guide.md")
+	before := s.seen(t)
+	a := s.do(t, "integrate_agent_workspace", `"handle":%q,"keep_open":true,"operation_id":"integrate-1"`, handle)
+	a = s.do(t, "suspend_workspace", `"handle":%q,"reason":"later","operation_id":"suspend-1"`, a.Handle)
+	s.save(t, "src/main.go", "package theirs\n")
+	a = s.do(t, "resume_workspace", `"ws":%q,"rebase":true,"operation_id":"resume-01"`, w.ID)
+	if a = s.undo(t, a.Handle, "undo-0001"); !a.OK {
+		t.Fatal(a.Refusal)
+	}
+	before["src/main.go"] = strings.Replace(before["src/main.go"], "package main", "package theirs", 1)
+	if now := s.seen(t); !maps.Equal(now, before) {
+		t.Errorf("the project has %q, want %q", now, before)
+	}
+	var changed []string
+	for _, c := range read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q`, w.ID)).Changes {
+		changed = append(changed, c.Path)
+	}
+	if got := fmt.Sprint(changed); got != "[README.md docs/guide.md new.md]" {
+		t.Errorf("changed: %s", got)
+	}
+	s.save(t, "README.md", "zero\n") // with the bytes of BASE it is seen that both have changed it
+	refused(t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-2"`, a.Handle), workspace.Conflicts, fault.AfterFix)
+	s.save(t, "README.md", "one\ntwo\nthree\n")
+	if a = s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-3"`, a.Handle); !a.OK || s.file(t, "README.md") != "mine\n" || s.file(t, "new.md") != "new\n" {
+		t.Errorf("integrated again: %v", a.Refusal)
+	}
+}
+
 // TestUndoRetired: also when the workspace is removed. It stays so, and the bytes are kept.
 func TestUndoRetired(t *testing.T) {
 	s, w, handle, _, before := integratedShop(t, "")

@@ -286,6 +286,15 @@ func byPath(m tree.Manifest) map[string]tree.Item {
 	return all
 }
 
+// manifestOf is the manifest of items.
+func manifestOf(all map[string]tree.Item) (m tree.Manifest) {
+	for _, i := range all {
+		m.Items = append(m.Items, i)
+	}
+	m.Sort()
+	return m
+}
+
 // entryOf is an item as decisions are made about it. Of a directory nothing counts but that it is one.
 func entryOf(i tree.Item) workspace.Entry {
 	switch i.Kind {
