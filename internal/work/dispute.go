@@ -20,12 +20,15 @@ func (s *Service) decideDispute(ctx context.Context, tx store.Tx, by event.Actor
 		return err
 	}
 	w, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: was.Workspace})
-	if err != nil || w.State != workspace.Attention {
+	if err != nil || w.State != workspace.Attention && w.State != workspace.Retired {
 		return err
 	}
 	t := &turn{Call: Call{Tool: o.Tool, Principal: by.Principal, Client: by.Client, Channel: by.Channel}, op: o}
 	if v == operation.Done {
 		return s.integratedNow(ctx, tx, t, nil, was)
+	}
+	if w.State == workspace.Retired { // and stays so
+		return nil
 	}
 	stands := workspace.Reopened
 	if was.From == workspace.Integrated { // and its integration was not taken back

@@ -89,8 +89,8 @@ type integrated struct {
 	Merged    []string        `json:"merged"`
 	Unchanged int             `json:"unchanged"`
 	Conflicts []conflictShown `json:"conflicts"`
-	Split     []string        `json:"split,omitempty"` // hard links whose other names keep the old bytes
-	Preserved string          `json:"preserved,omitempty"`
+	Split     []string        `json:"split,omitempty"`     // hard links whose other names keep the old bytes
+	Preserved string          `json:"preserved,omitempty"` // snapshot of what is outside of the scope, or of a removed workspace whose work was taken back
 	Outside   []string        `json:"out_of_scope,omitempty"`
 	More      int             `json:"more,omitempty"`
 	Build     string          `json:"build_id,omitempty"` // that was required
@@ -723,13 +723,17 @@ func (s *Service) integratedNow(ctx context.Context, tx store.Tx, t *turn, a *op
 		return err
 	}
 	w, err := s.revise(ctx, tx, t, was.Workspace, a, func(w *workspace.Workspace) (err error) {
-		if was.Answer.Preserved != "" { // it was made before: its BASE is the one from before
-			w.Keep(was.Answer.Preserved, w.Base)
+		if was.Answer.Preserved != "" {
+			kept := w.Base // it was made before
+			if was.Undoes != "" {
+				kept = was.Base
+			}
+			w.Keep(was.Answer.Preserved, kept)
 		}
+		w.Base = was.Base
 		if w.State == workspace.Retired {
 			return nil
 		}
-		w.Base = was.Base
 		end := workspace.Applied
 		switch {
 		case was.Undoes != "":

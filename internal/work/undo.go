@@ -123,7 +123,11 @@ func (u *undo) decide(ctx context.Context, was integrateEvidence) error {
 		Workspace: u.p.ID, Project: u.p.Workspace.Project, Undoes: u.of.ID, From: u.p.State, Before: u.p.Base, Base: u.p.Base, Message: u.s.cfg.Redact(u.in.Message),
 		Answer: integrated{Undone: u.of.ID, Applied: []appliedPath{}, Merged: []string{}, Conflicts: []conflictShown{}},
 	}
-	if u.p.State != workspace.Retired && was.Before.Rev > 0 && u.p.Base.Rev >= was.Base.Rev {
+	kept, err := u.kept()
+	if err != nil {
+		return err
+	}
+	if kept && was.Before.Rev > 0 && u.p.Base.Rev >= was.Base.Rev {
 		if err := u.baseAfter(was); err != nil {
 			return err
 		}
@@ -144,6 +148,23 @@ func (u *undo) decide(ctx context.Context, was integrateEvidence) error {
 		a.Applied = append(a.Applied, appliedPath{showPath(in.Path), intentWords[in.Kind]})
 	}
 	return nil
+}
+
+// kept says whether there is a copy of the workspace that goes on with its work. Of one that was removed it is its directory in the
+// trash, or its snapshot when that is being cleared; one whose directory was lost may have none.
+func (u *undo) kept() (bool, error) {
+	if u.p.State != workspace.Retired {
+		return true, nil
+	}
+	there, err := u.p.dir.Exists()
+	if err != nil {
+		return false, problem(err)
+	}
+	if there && u.p.Cleared.IsZero() {
+		return true, nil
+	}
+	u.p.dir = u.area.Snapshot(u.p.Snapshot)
+	return u.p.Snapshot != "" && u.p.SnapshotBase().Rev == u.p.Base.Rev, nil
 }
 
 // baseAfter computes the BASE of afterwards: the one from before the integration. Of one that has moved since, by a rebase, only what is
@@ -225,11 +246,16 @@ func (u *undo) stage(ctx context.Context) (any, error) {
 	if u.was.Batch, err = u.at.root.Stage(ctx, u.area, u.id, u.back.Intents, u.s.conditions(ctx, u.at)); err != nil || u.before == nil {
 		return u.was, problem(err)
 	}
-	w := u.p.Workspace
-	w.Base = u.was.Base
-	about, err := json.Marshal(w)
+	u.p.Base = u.was.Base
+	about, err := json.Marshal(u.p.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	return u.was, problem(u.p.dir.Write(w.Base.Rev, tree.Record{About: about, Manifest: *u.before}))
+	if err := u.p.dir.Write(u.p.Base.Rev, tree.Record{About: about, Manifest: *u.before}); err != nil {
+		return nil, problem(err)
+	}
+	if u.p.State == workspace.Retired { // what only the project had is work again, and has to be found
+		u.was.Answer.Preserved, err = u.s.preserve(ctx, u.p)
+	}
+	return u.was, err
 }

@@ -214,6 +214,49 @@ func TestUndoRetired(t *testing.T) {
 	}
 }
 
+// TestUndoRetiredResumed: the work of a workspace that was removed after its integrations comes back when they are taken back, from
+// its directory in the trash, or from its snapshot when that is cleared.
+func TestUndoRetiredResumed(t *testing.T) {
+	for name, dirty := range map[string]bool{"clean": false, "preserved": true} {
+		t.Run(name, func(t *testing.T) {
+			s, w, handle, _, before := integratedShop(t, `,"keep_open":true`)
+			w.write(t, "README.md", "one\n2\n3\n")
+			a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-2","keep_open":true`, handle)
+			if dirty {
+				w.write(t, "later.txt", "later\n")
+			}
+			after := s.seen(t)
+			a = s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-01"`, a.Handle)
+			if got := read[retired](t, a); got.Why != name {
+				t.Fatalf("%+v", got)
+			}
+			if dirty {
+				if err := os.RemoveAll(s.row(t, w.ID).Dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a = s.undo(t, a.Handle, "undo-0001")
+			a = s.undo(t, a.Handle, "undo-0002")
+			if now := s.seen(t); !a.OK || !maps.Equal(now, before) {
+				t.Fatalf("%v, %q", a.Refusal, now)
+			}
+			again := s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-01"`, read[integrated](t, a).Preserved)
+			read[openedWorkspace](t, again)
+			if a = s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-3"`, again.Handle); !a.OK {
+				t.Fatal(a.Refusal)
+			}
+			now := s.seen(t)
+			if _, ok := now["later.txt"]; ok != dirty {
+				t.Errorf("the work that was never integrated: %v", ok)
+			}
+			delete(now, "later.txt")
+			if !maps.Equal(now, after) {
+				t.Errorf("integrated again: %q\nit was %q", now, after)
+			}
+		})
+	}
+}
+
 // TestUndoClaimed: who has claimed the scope meanwhile is named, and nothing is taken back under them.
 func TestUndoClaimed(t *testing.T) {
 	s, w, handle, _, _ := integratedShop(t, "")
@@ -249,10 +292,20 @@ func TestUndoRefuses(t *testing.T) {
 	refused(t, s.undo(t, a.Handle, "undo-0003"), operation.ResultExpired, fault.Never)
 }
 
-// TestUndoDisputed: of an undo that was contested somebody says whether the work is in the project or in its workspace.
+// TestUndoDisputed: of an undo that was contested somebody says whether the work is in the project or in its workspace; that is
+// recorded also when the workspace is removed.
 func TestUndoDisputed(t *testing.T) {
-	for verdict, want := range map[string]workspace.State{"done": workspace.Open, "not_done": workspace.Integrated, "abandon": workspace.Integrated} {
-		t.Run(verdict, func(t *testing.T) {
+	for _, c := range []struct {
+		verdict       string
+		stands, after workspace.State
+	}{
+		{"done", workspace.Attention, workspace.Open},
+		{"not_done", workspace.Attention, workspace.Integrated},
+		{"abandon", workspace.Attention, workspace.Integrated},
+		{"done", workspace.Retired, workspace.Retired},
+		{"not_done", workspace.Retired, workspace.Retired},
+	} {
+		t.Run(c.verdict+" "+string(c.stands), func(t *testing.T) {
 			s, w, _, id, _ := integratedShop(t, "")
 			row := s.row(t, w.ID)
 			evidence, err := json.Marshal(integrateEvidence{Workspace: w.ID, Project: row.Project, Undoes: id, From: workspace.Integrated, Base: row.Base, Answer: integrated{ID: "int_undo", Undone: id}})
@@ -260,7 +313,7 @@ func TestUndoDisputed(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = s.db.Change(t.Context(), func(tx store.Tx) error {
-				row.State = workspace.Attention
+				row.State = c.stands
 				if err := tx.PutWorkspace(t.Context(), workspace.PutWorkspace{Workspace: row}); err != nil {
 					return err
 				}
@@ -271,11 +324,21 @@ func TestUndoDisputed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a := s.call(t, "resolve_operation", `{"target":"undo-0001","verdict":%q,"evidence":"looked","operation_id":"resolve-1"}`, verdict); !a.OK {
+			if a := s.call(t, "resolve_operation", `{"target":"undo-0001","verdict":%q,"evidence":"looked","operation_id":"resolve-1"}`, c.verdict); !a.OK {
 				t.Fatal(a.Refusal)
 			}
-			if now := s.row(t, w.ID); now.State != want {
-				t.Errorf("it is %s, want %s", now.State, want)
+			now := s.row(t, w.ID)
+			if now.State != c.after {
+				t.Errorf("it is %s, want %s", now.State, c.after)
+			}
+			err = s.db.View(t.Context(), func(r store.Reader) error {
+				if _, stands, err := workspace.LastStanding(t.Context(), r, now); err != nil || stands != (c.verdict != "done") {
+					t.Errorf("the integration stands: %v, %v", stands, err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}
