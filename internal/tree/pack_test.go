@@ -4,6 +4,9 @@ package tree
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -89,5 +92,63 @@ func TestBaseBytes(t *testing.T) {
 	}
 	if len(before) > 20 {
 		t.Errorf("%d files for the bytes of BASE", len(before))
+	}
+}
+
+// TestKeep: equal bytes are drafted once; nothing is begun after the first error or the end of the call; what an attempt that
+// was cut off has left is removed, and nothing is left of this one.
+func TestKeep(t *testing.T) {
+	p := Packet{t.TempDir()}
+	if err := errors.Join(os.Mkdir(p.Copy(), 0o700), os.Mkdir(p.Blobs(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	drafts := filepath.Join(p.Dir, draftsDir)
+	var files []Item
+	for n := range 50 {
+		data := fmt.Appendf(nil, "file %d", n)
+		i := Item{Path: RawPath(fmt.Sprint(n)), Kind: File, Digest: atomicfile.Sum(data)}
+		if err := os.WriteFile(filepath.Join(p.Copy(), string(i.Path)), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, i)
+	}
+	kept := func(want int) {
+		t.Helper()
+		all, err := os.ReadDir(p.Blobs())
+		if err != nil || len(all) != want {
+			t.Errorf("%d files are kept, want %d, %v", len(all), want, err)
+		}
+		if _, err := os.Lstat(drafts); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("drafts are left: %v", err)
+		}
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Keep(canceled, files...); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+	kept(0)
+	var wrong []Item // as many as are kept at once: the next one can only begin when one of them has failed
+	for _, i := range files[:stageWorkers] {
+		i.Digest = atomicfile.Sum([]byte(i.Path))
+		wrong = append(wrong, i)
+	}
+	if err := p.Keep(t.Context(), append(wrong, files...)...); CodeOf(err) != FileBusy {
+		t.Errorf("files with other bytes: %v", err)
+	}
+	kept(0)
+	if err := errors.Join(os.Mkdir(drafts, 0o700), os.WriteFile(filepath.Join(drafts, files[0].Digest), []byte("half"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	same := files[0] // which nobody reads: there is no such file
+	same.Path = "none"
+	if err := p.Keep(t.Context(), append(files, same)...); err != nil {
+		t.Error(err)
+	}
+	kept(len(files))
+	for n, i := range files {
+		if data, err := p.Bytes(i.Digest, 100); err != nil || string(data) != fmt.Sprintf("file %d", n) {
+			t.Errorf("%s: %q, %v", i.Path, data, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -37,11 +38,8 @@ func (p Packet) Blobs() string { return filepath.Join(p.Dir, "base") }
 // blob is where the bytes with this hash are, unless they are in the pack.
 func (p Packet) blob(digest string) string { return filepath.Join(p.Blobs(), digest) }
 
-// keeps says whether the bytes with this hash are there.
-func (p Packet) keeps(digest string) bool {
-	if _, err := os.Lstat(p.blob(digest)); err == nil {
-		return true
-	}
+// packs says whether the bytes with this hash are in the pack.
+func (p Packet) packs(digest string) bool {
 	_, err := findPacked(p.Blobs(), digest)
 	return err == nil
 }
@@ -175,57 +173,67 @@ func (p Packet) Keep(ctx context.Context, files ...Item) error {
 	return p.KeepFrom(ctx, root, files...)
 }
 
-// KeepFrom is Keep for files of another root. Bytes get their name when they are durable.
-func (p Packet) KeepFrom(ctx context.Context, root *Root, files ...Item) error {
-	drafts := make([]string, len(files))
-	group, ctx := errgroup.WithContext(ctx)
+// draftsDir is where bytes of BASE are until they are durable.
+const draftsDir = ".drafts"
+
+// KeepFrom is Keep for files of another root. Bytes get their name when they are durable; the first error is the last file. What
+// an attempt that was cut off has left is removed: nobody else keeps anything in the packet now.
+func (p Packet) KeepFrom(ctx context.Context, root *Root, files ...Item) (err error) {
+	asked := map[string]bool{}
+	files = slices.DeleteFunc(slices.Clone(files), func(i Item) bool {
+		twice := asked[i.Digest]
+		asked[i.Digest] = true
+		return twice || p.packs(i.Digest)
+	})
+	if len(files) == 0 {
+		return nil
+	}
+	drafts := filepath.Join(p.Dir, draftsDir)
+	if err := errors.Join(os.RemoveAll(drafts), os.Mkdir(drafts, 0o700)); err != nil {
+		return writing(err, p.Dir)
+	}
+	defer func() { err = errors.Join(err, writing(os.RemoveAll(drafts), p.Dir)) }()
+	group, keeping := errgroup.WithContext(ctx)
 	group.SetLimit(stageWorkers)
-	for n, i := range files {
-		if !p.keeps(i.Digest) {
-			group.Go(func() (err error) {
-				drafts[n], err = p.draft(ctx, root, i)
-				return writing(err, string(i.Path))
-			})
-		}
+	for _, i := range files {
+		group.Go(func() error {
+			if keeping.Err() != nil {
+				return context.Cause(keeping)
+			}
+			if _, err := os.Lstat(p.blob(i.Digest)); err == nil {
+				return nil
+			}
+			return writing(p.keep(keeping, root, i, filepath.Join(drafts, i.Digest)), string(i.Path))
+		})
 	}
-	err := group.Wait()
-	made := false
-	for n, draft := range drafts {
-		if draft == "" {
-			continue
-		}
-		made = true
-		if err == nil {
-			err = writing(os.Rename(draft, p.blob(files[n].Digest)), string(files[n].Path))
-		} else {
-			err = errors.Join(err, os.Remove(draft))
-		}
-	}
-	if err != nil || !made {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	return writing(atomicfile.SyncDir(p.Blobs()), p.Dir)
+	return writing(atomicfile.SyncDir(p.Blobs()), p.Dir) // also for those that have their name from an attempt that was cut off
 }
 
-// draft copies a file beside the bytes of BASE, durably, and says where.
-func (p Packet) draft(ctx context.Context, root *Root, i Item) (string, error) {
+// keep copies a file to a draft, and makes that bytes of BASE.
+func (p Packet) keep(ctx context.Context, root *Root, i Item, draft string) error {
 	at, err := root.Resolve(string(i.Path), Read)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer at.Close()
-	f, err := os.CreateTemp(p.Blobs(), ".copy-*")
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", err
+		return err
 	}
 	got, err := at.Copy(ctx, f)
 	if err == nil && got != i.Digest {
 		err = refuse(FileBusy, "%s changes all the time", i.Path)
 	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
+	if err == nil {
+		err = f.Sync()
 	}
-	return f.Name(), nil
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(draft, p.blob(i.Digest))
 }
 
 // Bytes reads bytes of BASE. LimitExceeded, NotFound.
