@@ -123,21 +123,34 @@ func findPacked(dir, digest string) (packed, error) {
 	return row, err
 }
 
-// readPacked reads bytes of the pack of a directory. fs.ErrNotExist, LimitExceeded.
+// readPacked reads bytes of the pack of a directory. fs.ErrNotExist, also when those that are there are others: a pack that is
+// damaged has less than it had. LimitExceeded.
 func readPacked(dir, digest string, limit int64) ([]byte, error) {
 	row, err := findPacked(dir, digest)
 	if err != nil {
 		return nil, err
-	}
-	if row.size > limit {
-		return nil, tooLarge(digest, limit)
 	}
 	f, err := os.Open(filepath.Join(dir, packFile))
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if row.at < 0 || row.size < 0 || row.size > info.Size() || row.at > info.Size()-row.size {
+		return nil, fs.ErrNotExist
+	}
+	if row.size > limit {
+		return nil, tooLarge(digest, limit)
+	}
 	data := make([]byte, row.size)
-	_, err = f.ReadAt(data, row.at)
-	return data, err
+	if _, err := f.ReadAt(data, row.at); err != nil {
+		return nil, err
+	}
+	if sha256.Sum256(data) != row.sum {
+		return nil, fs.ErrNotExist
+	}
+	return data, nil
 }

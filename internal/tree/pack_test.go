@@ -5,8 +5,11 @@ package tree
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -150,5 +153,67 @@ func TestKeep(t *testing.T) {
 		if data, err := p.Bytes(i.Digest, 100); err != nil || string(data) != fmt.Sprintf("file %d", n) {
 			t.Errorf("%s: %q, %v", i.Path, data, err)
 		}
+	}
+}
+
+// TestPackDamaged: bytes of a pack that are not those that were asked for are not there; they can be kept again, and are there
+// then.
+func TestPackDamaged(t *testing.T) {
+	data := bytes.Repeat([]byte("bytes of BASE"), 100)
+	digest := atomicfile.Sum(data)
+	number := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+	const at, size = 32, 40 // in a row of the index
+	for what, damage := range map[string]func(pack, index []byte) (newPack, newIndex []byte){
+		"another byte":   func(pack, index []byte) ([]byte, []byte) { pack[7] ^= 1; return pack, index },
+		"a short pack":   func(pack, index []byte) ([]byte, []byte) { return pack[:len(pack)-1], index },
+		"an empty pack":  func(_, index []byte) ([]byte, []byte) { return nil, index },
+		"an empty index": func(pack, _ []byte) ([]byte, []byte) { return pack, nil },
+		"half a row":     func(pack, index []byte) ([]byte, []byte) { return pack, index[:packRow/2] },
+		"no bytes":       func(pack, index []byte) ([]byte, []byte) { copy(index[size:], number(0)); return pack, index },
+		"negative bytes": func(pack, index []byte) ([]byte, []byte) { copy(index[size:], number(-1)); return pack, index },
+		"most bytes": func(pack, index []byte) ([]byte, []byte) {
+			copy(index[size:], number(math.MaxInt64))
+			return pack, index
+		},
+		"a negative place": func(pack, index []byte) ([]byte, []byte) { copy(index[at:], number(-1)); return pack, index },
+		"the last place":   func(pack, index []byte) ([]byte, []byte) { copy(index[at:], number(math.MaxInt64)); return pack, index },
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := Packet{t.TempDir()}
+			if err := errors.Join(os.Mkdir(p.Copy(), 0o700), os.Mkdir(p.Blobs(), 0o700), os.WriteFile(filepath.Join(p.Copy(), "a"), data, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			pack, err := newPacker(p.Blobs())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(pack.add(sha256.Sum256(data), data), pack.finish(), pack.close()); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := p.Bytes(digest, copySmall); err != nil || !bytes.Equal(got, data) {
+				t.Fatalf("undamaged: %d bytes, %v", len(got), err)
+			}
+			var raw [2][]byte
+			for n, name := range []string{packFile, packIndex} {
+				if raw[n], err = os.ReadFile(filepath.Join(p.Blobs(), name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			raw[0], raw[1] = damage(raw[0], raw[1])
+			for n, name := range []string{packFile, packIndex} {
+				if err := os.WriteFile(filepath.Join(p.Blobs(), name), raw[n], 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := p.Bytes(digest, copySmall); CodeOf(err) != NotFound {
+				t.Errorf("damaged: %d bytes, %v", len(got), err)
+			}
+			if err := p.Keep(t.Context(), Item{Path: "a", Kind: File, Digest: digest}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := p.Bytes(digest, copySmall); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("kept again: %d bytes, %v", len(got), err)
+			}
+		})
 	}
 }

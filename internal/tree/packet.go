@@ -38,9 +38,9 @@ func (p Packet) Blobs() string { return filepath.Join(p.Dir, "base") }
 // blob is where the bytes with this hash are, unless they are in the pack.
 func (p Packet) blob(digest string) string { return filepath.Join(p.Blobs(), digest) }
 
-// packs says whether the bytes with this hash are in the pack.
+// packs says whether the bytes with this hash are in the pack, undamaged.
 func (p Packet) packs(digest string) bool {
-	_, err := findPacked(p.Blobs(), digest)
+	_, err := readPacked(p.Blobs(), digest, copySmall)
 	return err == nil
 }
 

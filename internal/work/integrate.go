@@ -342,7 +342,7 @@ var lockFiles = []string{"go.sum", "package-lock.json", "pnpm-lock.yaml"}
 // merge merges the three sides of a file.
 func (g *integration) merge(ctx context.Context, one *pathPlan) error {
 	base, err := g.p.dir.Bytes(one.base.Digest, text.MaxMergeSize)
-	if code := tree.CodeOf(err); code == tree.LimitExceeded || code == tree.NotFound { // of a path that came into the scope changed
+	if code := tree.CodeOf(err); code == tree.LimitExceeded || code == tree.NotFound { // of a path that came into the scope changed, or damaged
 		one.decision = workspace.Decision{Action: workspace.Clash, Conflict: workspace.ConflictBinary}
 		return nil
 	}
