@@ -71,7 +71,7 @@ type Skipped struct{ Path, Why string }
 // reading.
 func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Copied, error) {
 	for try := range copyTries {
-		c := &copier{root: r, to: to, twice: twice, o: o, seen: map[string]Facts{}, out: Copied{Shared: true, Noted: Noted{}}}
+		c := r.copier(to, twice, o)
 		err := c.run(ctx)
 		if err == nil || !errors.Is(err, errMoved) {
 			return c.out, err
@@ -88,6 +88,10 @@ func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Cop
 	return Copied{}, refuse(Moved, "files change while they are copied").because(errMoved)
 }
 
+func (r *Root) copier(to, twice string, o CopyOptions) *copier {
+	return &copier{root: r, to: to, twice: twice, o: o, clone: clone, seen: map[string]Facts{}, out: Copied{Shared: true, Noted: Noted{}}}
+}
+
 // errMoved says that a tree was not the same from the beginning to the end of its copy.
 var errMoved = errors.New("the tree changed while it was copied")
 
@@ -96,6 +100,7 @@ type copier struct {
 	root      *Root
 	to, twice string
 	o         CopyOptions
+	clone     func(dst, src *os.File) error
 	seen      map[string]Facts // of everything that was looked at, for the second look
 	into      []*heldDir       // directories of the copy: of what the walk comes to, and those that it is in
 	pack      *packer          // of second copies; nil: none is made
@@ -405,10 +410,9 @@ func (c *copier) content(ctx context.Context, src *os.File, v Visit, before Fact
 	sum := sha256.New()
 	shared = before.Size == 0
 	if !shared && !c.plain.Load() {
-		if shared, err = share(src, dst, second); err != nil {
+		if shared, err = c.share(src, dst, second); err != nil {
 			return made, false, err
 		}
-		c.plain.Store(!shared)
 	}
 	if shared {
 		_, err = io.CopyBuffer(struct{ io.Writer }{sum}, canceled{ctx, dst}, buf)
@@ -435,13 +439,18 @@ func (c *copier) content(ctx context.Context, src *os.File, v Visit, before Fact
 	return made, shared, err
 }
 
-// share lets new files share the bytes of another one, all of them or none; second may be nil.
-func share(src, dst, second *os.File) (bool, error) {
-	if clone(dst, src) != nil {
-		return false, nil
+// share lets new files share the bytes of another one, all of them or none; second may be nil. One that cannot be shared, for
+// what it is or at this moment, says nothing of the others.
+func (c *copier) share(src, dst, second *os.File) (bool, error) {
+	err := c.clone(dst, src)
+	if err == nil && second != nil {
+		err = c.clone(second, src)
 	}
-	if second == nil || clone(second, src) == nil {
+	if err == nil {
 		return true, nil
+	}
+	if isUncloned(err) {
+		c.plain.Store(true)
 	}
 	return false, dst.Truncate(0)
 }

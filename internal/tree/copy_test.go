@@ -3,13 +3,19 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"mcpx/internal/atomicfile"
 	"mcpx/internal/test/faultdisk"
 )
 
@@ -83,4 +89,72 @@ func TestDW34Moving(t *testing.T) {
 		}
 	}
 	t.Logf("%d copies of one instant, %d refused", whole, refused)
+}
+
+// TestCloneFails: a file that cannot share its bytes is copied, and the others share theirs all the same, unless the system says
+// that there is no sharing.
+func TestCloneFails(t *testing.T) {
+	project := t.TempDir()
+	const files = 20
+	for n := range files {
+		if err := os.WriteFile(filepath.Join(project, fmt.Sprint(n)), fmt.Appendf(nil, "file %02d", n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := Open(project, Options{ByPath: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, test := range []struct {
+		err  error
+		ends bool
+	}{
+		{unix.EINVAL, false},
+		{unix.EPERM, false},
+		{unix.ETXTBSY, false},
+		{unix.EIO, false},
+		{unix.EOPNOTSUPP, true},
+		{unix.ENOSYS, true},
+		{unix.ENOTTY, true},
+		{unix.EXDEV, true},
+		{errors.ErrUnsupported, true},
+	} {
+		for _, second := range []bool{false, true} { // which of the two copies cannot share
+			dir := t.TempDir()
+			p := Packet{dir}
+			c := root.copier(p.Copy(), p.Blobs(), CopyOptions{Twice: func(string) bool { return true }})
+			var shared, failed atomic.Int64
+			c.clone = func(dst, src *os.File) error {
+				if inBase := filepath.Dir(dst.Name()) == p.Blobs(); src.Name() == "7" && inBase == second {
+					failed.Add(1)
+					return test.err
+				}
+				shared.Add(1)
+				data, err := io.ReadAll(io.NewSectionReader(src, 0, 100))
+				if err == nil {
+					_, err = dst.WriteAt(data, 0)
+				}
+				return err
+			}
+			if err := c.run(t.Context()); err != nil {
+				t.Fatalf("%v: %v", test.err, err)
+			}
+			for n := range files {
+				want := fmt.Sprintf("file %02d", n)
+				copied, err := os.ReadFile(filepath.Join(p.Copy(), fmt.Sprint(n)))
+				base, baseErr := p.Bytes(atomicfile.Sum([]byte(want)), 100)
+				if string(copied) != want || string(base) != want {
+					t.Errorf("%v: %q and %q, want %q; %v", test.err, copied, base, want, errors.Join(err, baseErr))
+				}
+			}
+			all := int64(2 * (files - 1)) // of the other files, their copies and what is kept of BASE
+			if second {
+				all++
+			}
+			if failed.Load() != 1 || c.out.Shared || c.plain.Load() != test.ends || !test.ends && shared.Load() != all {
+				t.Errorf("%v: failed %d times, shared %d of %d, ended: %t", test.err, failed.Load(), shared.Load(), all, c.plain.Load())
+			}
+		}
+	}
 }

@@ -19,6 +19,7 @@ func isCrossing(error) bool { return false }
 func isLoop(error) bool     { return false }
 func isBadName(error) bool  { return false }
 func isTooLong(error) bool  { return false }
+func isUncloned(error) bool { return true }
 
 func openRoot(string) (*os.File, error)                 { return nil, errors.ErrUnsupported }
 func enter(*os.File, string) (*os.File, error)          { return nil, errors.ErrUnsupported }

@@ -25,6 +25,11 @@ func isLoop(err error) bool     { return errors.Is(err, unix.ELOOP) }
 func isBadName(err error) bool  { return errors.Is(err, unix.EILSEQ) }
 func isTooLong(err error) bool  { return errors.Is(err, unix.ENAMETOOLONG) }
 
+// isUncloned says that no file can share its bytes with one from there.
+func isUncloned(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) /* also EOPNOTSUPP and ENOSYS */ || errors.Is(err, unix.ENOTTY) || isCrossing(err)
+}
+
 // again repeats a call that a signal has interrupted.
 func again(call func() error) error {
 	for {
