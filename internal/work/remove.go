@@ -329,9 +329,10 @@ func lastAsked(ctx context.Context, r store.Reader, principal, sum string) (last
 	return last, err
 }
 
-// preparedAnswer says for whom a removal waits, and what to call then. In a workspace it waits for nobody.
+// preparedAnswer says for whom a removal waits, and what to call then. In a workspace it waits for nobody. The id that it proposes is
+// another one for each preparation: what was restored since can be removed again.
 func (s *Service) preparedAnswer(t *turn, a prepared, workspace string, asked approval.Approval) (any, error) {
-	args := map[string]any{"action": "submit", "manifest_id": a.Manifest, operation.IDField: "remove-" + a.Manifest}
+	args := map[string]any{"action": "submit", "manifest_id": a.Manifest, operation.IDField: "remove-" + keptRef(digest([]byte(t.op.ID+"\n"+a.Manifest)))}
 	if t.op.Session != "" {
 		args["remote_session_id"] = t.op.Session
 	}

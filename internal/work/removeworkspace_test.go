@@ -4,6 +4,7 @@ package work
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,4 +152,23 @@ func TestRemovalInWorkspaceGoesOn(t *testing.T) {
 	read[restored](t, s.do(t, "remove_files", `"operation_id":"restore-1","action":"restore","manifest_id":%q`, p.Manifest))
 	same(t, "restored", snapshot(t, w.Path), before)
 	same(t, "the project", snapshot(t, s.root), project)
+}
+
+// TestRemoveAgain: what was restored is removed again by the calls that are proposed.
+func TestRemoveAgain(t *testing.T) {
+	s := newHeap(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["."]`)
+	for _, id := range []string{"prepare-1", "prepare-2"} {
+		a := s.do(t, "remove_files", `"operation_id":%q,"handle":%q,"action":"prepare","targets":[{"path":"old"}]`, id, handle)
+		p := read[prepared](t, a)
+		raw, err := json.Marshal(a.Next[0].Args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read[removed](t, s.call(t, a.Next[0].Tool, "%s", raw))
+		if _, err := os.Stat(filepath.Join(w.Path, "old")); err == nil {
+			t.Fatalf("%s: it is still there", id)
+		}
+		read[restored](t, s.do(t, "remove_files", `"operation_id":"restore-%s","action":"restore","manifest_id":%q`, id, p.Manifest))
+	}
 }
