@@ -291,7 +291,11 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	if o, ok := errors.AsType[*open](err); ok {
 		return s.stays(ctx, t, o)
 	}
-	return s.finish(ctx, t, data, err, e)
+	a, err := s.finish(ctx, t, data, err, e)
+	if err != nil {
+		s.retry(ctx, t.op)
+	}
+	return a
 }
 
 // stays is the answer of an operation that was begun, and of which nobody knows what it has done: nothing of it is recorded or
@@ -299,7 +303,7 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 func (s *Service) stays(ctx context.Context, t *turn, o *open) operation.Answer {
 	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "the disk did not answer, and it is decided about an operation when it does",
 		slog.String(key.Operation, t.op.ID), slog.Any(key.Cause, o))
-	s.running.Go(func() { s.decideLater(ctx, t.op.Name) })
+	s.retry(ctx, t.op)
 	r := operation.InProgress(t.op.ID, t.op.Claimed)
 	r.Message = "the disk did not answer while " + t.op.ID + " was carried out; mcpx finds out what has happened when it does"
 	a := refusal(r.With("cause", o.why))
@@ -307,8 +311,9 @@ func (s *Service) stays(ctx context.Context, t *turn, o *open) operation.Answer 
 	return a
 }
 
-// finish records how an effect ended. A record that cannot be written leaves the operation begun: its recovery records it.
-func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, e ending) operation.Answer {
+// finish records how an effect ended. An error is that the record could not be written: the operation stays begun, and its recovery
+// records it.
+func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, e ending) (operation.Answer, error) {
 	state := operation.Succeeded
 	a := s.answer(ctx, t, data, effect)
 	switch {
@@ -335,14 +340,15 @@ func (s *Service) finish(ctx context.Context, t *turn, data any, effect error, e
 	}
 	crash.Point("op.record.after")
 	if err != nil {
-		return s.answer(ctx, t, nil, operation.Refuse(operation.StoreDegraded, "%s was carried out, and that could not be written down yet", t.op.ID).
+		a := s.answer(ctx, t, nil, operation.Refuse(operation.StoreDegraded, "%s was carried out, and that could not be written down yet", t.op.ID).
 			Retrying(fault.AfterWait).Ending(operation.OutcomeInProgress))
+		return a, err
 	}
 	if e != nil {
 		e.settle(ctx)
 	}
 	a.Operation = t.op.Standing(false)
-	return a
+	return a, nil
 }
 
 // recorded commits the end of an operation.

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,33 +72,45 @@ func (s *Service) recoverOne(ctx context.Context, o operation.Operation) error {
 			return err
 		}
 	}
-	s.finish(ctx, t, data, err, e)
-	return nil
+	_, err = s.finish(ctx, t, data, err, e)
+	return err
 }
 
 const (
-	// decideFirst and decideMost are how long is waited before it is tried to decide about an operation whose disk did not
-	// answer: twice as long each time.
+	// decideFirst and decideMost are how long is waited before it is tried to decide about an operation that could not be
+	// ended: twice as long each time.
 	decideFirst = 500 * time.Millisecond
 	decideMost  = time.Minute
 	// decideWithin is how long it is tried: a disk that is gone for longer is left to the next start.
 	decideWithin = time.Hour
 )
 
-// decideLater recovers an operation whose disk did not answer, as the next start would, as soon as the disk does.
-func (s *Service) decideLater(ctx context.Context, name operation.Name) {
+// retry recovers an operation that was begun, as the next start would, as soon as the disk or the store answers. Until then nobody
+// else gets into the workspace that it acts in.
+func (s *Service) retry(ctx context.Context, o operation.Operation) {
+	letIn := s.leases.keepOut(actsIn(o))
+	s.running.Go(func() {
+		if s.decideLater(ctx, o.Name) {
+			letIn()
+		}
+	})
+}
+
+// decideLater waits for the end of an operation, and tries to decide about it. false: it is left to the next start.
+func (s *Service) decideLater(ctx context.Context, name operation.Name) bool {
 	for wait, waited := decideFirst, time.Duration(0); waited < decideWithin; wait = min(2*wait, decideMost) {
 		select {
 		case <-s.quit:
-			return
+			return false
 		case <-time.After(wait):
 		}
 		waited += wait
 		if s.decideNow(ctx, name) {
-			return
+			return true
 		}
 	}
-	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "the disk still does not answer, and the next start of the daemon decides about an operation", slog.String(key.Operation, name.ID))
+	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "the next start of the daemon decides about an operation", slog.String(key.Operation, name.ID))
+	return false
 }
 
 // decideNow recovers an operation once, alone for it. false: it is still open.
@@ -121,12 +134,8 @@ func (s *Service) decideNow(ctx context.Context, name operation.Name) bool {
 		}
 		defer done()
 	}
-	if id := actsIn(*row); id != "" {
-		release, err := s.leases.take(id, false)
-		if err != nil {
-			return false
-		}
-		defer release()
+	if !s.leases.idle(actsIn(*row)) {
+		return false // somebody was in there before it, and ends first
 	}
 	if err := s.recoverOne(ctx, *row); err != nil {
 		s.cfg.Log.LogAttrs(ctx, slog.LevelDebug, "it cannot be decided yet about an operation", slog.String(key.Operation, name.ID), slog.Any(key.Cause, err))
@@ -137,15 +146,19 @@ func (s *Service) decideNow(ctx context.Context, name operation.Name) bool {
 
 // actsIn is the workspace that an operation which was begun acts in; "" none.
 func actsIn(o operation.Operation) string {
-	var j journal
-	var e removeEvidence
-	if json.Unmarshal(o.Evidence, &j) != nil || j.Workspace != "" {
-		return j.Workspace
+	type within struct {
+		Workspace string `json:"workspace_id"`
 	}
-	if json.Unmarshal(o.Evidence, &e) == nil && e.Removed != nil {
-		return e.Removed.Workspace
+	var e struct {
+		within
+		Resumed  within `json:"workspace"`
+		Removed  within `json:"removed"`
+		Restored within `json:"restored"`
 	}
-	return ""
+	if json.Unmarshal(o.Evidence, &e) != nil {
+		return ""
+	}
+	return cmp.Or(e.Workspace, e.Resumed.Workspace, e.Removed.Workspace, e.Restored.Workspace)
 }
 
 // goOn waits for the end of an effect that goes on by itself, and records it. Calls with its id wait meanwhile.
@@ -157,8 +170,11 @@ func (s *Service) goOn(ctx context.Context, t *turn, l *later) {
 	s.running.Go(func() {
 		defer leave()
 		data, err := l.wait(ctx)
-		if !errors.Is(err, errLeft) {
-			s.finish(ctx, t, data, err, nil)
+		if errors.Is(err, errLeft) {
+			return
+		}
+		if _, err := s.finish(ctx, t, data, err, nil); err != nil {
+			s.retry(ctx, t.op)
 		}
 	})
 }

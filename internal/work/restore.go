@@ -21,8 +21,9 @@ type restoring struct {
 
 // restoreEvidence is what recovery needs. What was restored is seen on the disk.
 type restoreEvidence struct {
-	Manifest string   `json:"manifest_id"`
-	Paths    []string `json:"paths,omitempty"`
+	Manifest  string   `json:"manifest_id"`
+	Workspace string   `json:"workspace_id,omitempty"` // as in manifest
+	Paths     []string `json:"paths,omitempty"`
 }
 
 // restored is the answer of restore.
@@ -82,7 +83,7 @@ func (s *Service) openRestore(ctx context.Context, t *turn, x *target, m manifes
 }
 
 func (r *restoring) stage(context.Context) (any, error) {
-	return removeEvidence{Restored: &restoreEvidence{Manifest: r.manifest.id, Paths: r.paths}}, nil
+	return removeEvidence{Restored: &restoreEvidence{Manifest: r.manifest.id, Workspace: r.manifest.Workspace, Paths: r.paths}}, nil
 }
 
 func (r *restoring) drop() {}

@@ -106,7 +106,7 @@ func New(c Config) (*Service, error) {
 	if c.Allowed == nil {
 		c.Allowed = func(string, string) bool { return false }
 	}
-	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{}), acts: semaphore.NewWeighted(allActs), leases: leases{held: map[string]int{}}, pending: pending{ends: map[string]chan struct{}{}}}
+	s := &Service{cfg: c, tools: map[string]*tool{}, busy: map[operation.Name]chan struct{}{}, since: c.Now(), quit: make(chan struct{}), acts: semaphore.NewWeighted(allActs), leases: leases{held: map[string]int{}, open: map[string]int{}}, pending: pending{ends: map[string]chan struct{}{}}}
 	s.jobs = &jobs{s: s, limit: cmp.Or(c.Jobs, operation.UsualJobs)}
 	for _, t := range catalogue() {
 		s.tools[t.Name] = &t

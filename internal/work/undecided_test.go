@@ -4,9 +4,12 @@ package work
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,6 +103,109 @@ func TestDiskDoesNotAnswer(t *testing.T) {
 				t.Errorf("%+v, %v", a.Operation, a.Refusal)
 			}
 		})
+	}
+}
+
+// TestUndecidedKeepsOut: nobody gets into a workspace before it is decided about what was begun there, whether the disk did not answer
+// or the end could not be written down. It is tried until it is.
+func TestUndecidedKeepsOut(t *testing.T) {
+	for _, c := range []struct {
+		name, tool string
+		prepare    func(t *testing.T, s *shop, handle string, w openedWorkspace) string // the call
+	}{
+		{"edit", "edit_files", func(_ *testing.T, _ *shop, handle string, _ openedWorkspace) string {
+			return `"edits":[{"op":"create","path":"docs/new.md","content":"new\n"}],"handle":"` + handle + `"`
+		}},
+		{"integrate", integrateTool, func(_ *testing.T, _ *shop, handle string, w openedWorkspace) string {
+			w.write(t, "docs/new.md", "new\n")
+			return `"keep_open":true,"handle":"` + handle + `"`
+		}},
+		{"resume", "resume_workspace", func(t *testing.T, s *shop, handle string, w openedWorkspace) string {
+			s.do(t, "suspend_workspace", `"handle":%q,"reason":"later","operation_id":"suspend-1"`, handle)
+			s.save(t, "docs/new.md", "new\n")
+			return `"rebase":true,"ws":"` + w.ID + `"`
+		}},
+		{"restore", "remove_files", func(t *testing.T, s *shop, handle string, _ openedWorkspace) string {
+			p := read[prepared](t, s.do(t, "remove_files", `"operation_id":"prepare-1","handle":%q,"action":"prepare","targets":[{"path":"docs"}]`, handle))
+			read[removed](t, s.submit(t, "submit-01", p.Manifest))
+			return `"action":"restore","manifest_id":"` + p.Manifest + `"`
+		}},
+	} {
+		for _, unwritten := range []bool{false, true} {
+			if unwritten && c.tool != "edit_files" {
+				continue // it is the same for all of them
+			}
+			t.Run(fmt.Sprintf("%s, unwritten %v", c.name, unwritten), func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t)
+				handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+				call := c.prepare(t, s, handle, w) + `,"operation_id":"op-000001"`
+				var gone atomic.Bool
+				var tried atomic.Int32
+				s.cfg.DB = roomlessStore{s.cfg.DB, &gone}
+				begin, again := s.tools[c.tool].begin, s.tools[c.tool].recover
+				s.tools[c.tool].begin = func(ctx context.Context, svc *Service, t *turn) (effect, error) {
+					e, err := begin(ctx, svc, t)
+					if err != nil {
+						return nil, err
+					}
+					return unended{e, e.(keeper), unwritten, &gone}, nil
+				}
+				s.tools[c.tool].recover = func(ctx context.Context, svc *Service, t *turn) (any, ending, error) {
+					if tried.Add(1); !unwritten && gone.Load() {
+						return nil, nil, undecided(errors.New("no answer"))
+					}
+					return again(ctx, svc, t)
+				}
+				if a := s.do(t, c.tool, "%s", call); a.Status != operation.OutcomeInProgress {
+					t.Fatalf("%+v (%v)", a, a.Refusal)
+				}
+				comes(t, func() bool { return tried.Load() > 1 })
+				if _, err := s.leases.take(w.ID, false); codeIn(err) != workspace.Busy {
+					t.Errorf("before it is decided: %v", err)
+				}
+				if o := s.operations(t)[0]; o.ID != "op-000001" || o.State != operation.Dispatched {
+					t.Errorf("%+v", o)
+				}
+				gone.Store(false)
+				comes(t, func() bool {
+					release, err := s.leases.take(w.ID, true)
+					if err == nil {
+						release()
+					}
+					return err == nil
+				})
+				if a := s.do(t, c.tool, "%s", call); !a.OK || !a.Operation.Recovered {
+					t.Errorf("%+v, %v", a.Operation, a.Refusal)
+				}
+			})
+		}
+	}
+}
+
+// unended is an effect whose end is not known: it did not run, or its record cannot be written.
+type unended struct {
+	effect
+	keeper
+	ran  bool
+	gone *atomic.Bool
+}
+
+func (u unended) run(ctx context.Context) (data any, err error) {
+	if err = undecided(errors.New("no answer")); u.ran {
+		data, err = u.effect.run(ctx)
+	}
+	u.gone.Store(true)
+	return data, err
+}
+
+// comes waits until something is so.
+func comes(t *testing.T, so func() bool) {
+	t.Helper()
+	for until := time.Now().Add(patience); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("it never happened")
+		}
 	}
 }
 

@@ -110,15 +110,16 @@ func baseIn(dir tree.Packet, base workspace.Copied) (tree.Manifest, error) {
 // leases keep a workspace from being changed as a whole while something in it is changed. They are this daemon's: nobody
 // else changes what is its own.
 type leases struct {
-	mu   sync.Mutex     // guards held
+	mu   sync.Mutex     // guards the others
 	held map[string]int // -1: as a whole; otherwise how many change something in it
+	open map[string]int // operations that were begun in it, and about which it is not decided yet
 }
 
 // take leases a workspace, as a whole or not. WORKSPACE_BUSY.
 func (l *leases) take(id string, whole bool) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := l.held[id]; n < 0 || whole && n > 0 {
+	if n := l.held[id]; n < 0 || whole && n > 0 || l.open[id] > 0 {
 		return nil, operation.Refuse(workspace.Busy, "another call is changing the workspace %s", id).Retrying(fault.AfterWait).
 			Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": id}, Why: "what it has come to"})
 	}
@@ -134,6 +135,28 @@ func (l *leases) take(id string, whole bool) (release func(), err error) {
 			delete(l.held, id)
 		}
 	}), nil
+}
+
+// keepOut keeps everybody out of a workspace until it is decided about an operation that was begun in it. Who has a lease already
+// keeps that.
+func (l *leases) keepOut(id string) (letIn func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[id]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.open[id]--; l.open[id] == 0 {
+			delete(l.open, id)
+		}
+	}
+}
+
+// idle says whether nobody has a lease of a workspace.
+func (l *leases) idle(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[id] == 0
 }
 
 // whole leases a workspace for a change of it as a whole: no job may live in it, and its handle has to be the present one.
