@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -146,8 +147,18 @@ func (db *DB) connectReadOnly(ctx context.Context, c Config, steps []migration) 
 }
 
 // lookPool opens connections that change no byte of the file: not even what is left in the WAL is moved into it at their end.
+// Without a WAL nobody has it open, and a look leaves nothing beside it either.
 func lookPool(path string) (*sql.DB, error) {
-	return sql.Open("sqlite", dsn(path, url.Values{"mode": {"ro"}, "_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "query_only(1)"}}))
+	q := url.Values{"mode": {"ro"}, "_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "query_only(1)"}}
+	if !hasWAL(path) {
+		q.Set("immutable", "1")
+	}
+	return sql.Open("sqlite", dsn(path, q))
+}
+
+func hasWAL(path string) bool {
+	_, err := os.Stat(path + "-wal")
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // pool opens connections with the pragmas in the order that matters: the timeout first, since the switch to WAL can

@@ -34,7 +34,16 @@ func (db *DB) spoilt(err error) error {
 
 // Damage reads a whole file, which may be open elsewhere, and says what is wrong with it: damage, and rows that point nowhere. It
 // changes nothing.
-func Damage(ctx context.Context, path string) (err error) {
+func Damage(ctx context.Context, path string) error {
+	alone := !hasWAL(path)
+	err := damage(ctx, path)
+	if err != nil && alone && hasWAL(path) { // somebody began to write while it was read
+		err = damage(ctx, path)
+	}
+	return err
+}
+
+func damage(ctx context.Context, path string) (err error) {
 	look, err := lookPool(path)
 	if err != nil {
 		return describe(err, path)
