@@ -13,9 +13,7 @@ import (
 	"mcpx/internal/workspace"
 )
 
-// retired lets go of the directories of workspaces that were removed, if all that is in them is in their snapshot, or is BASE:
-// somebody may have written to one after it went to the trash. First the row says so, then the directory goes, and the next look
-// goes on with one of which only a part is gone.
+// retired lets go of the directories of workspaces that were removed.
 func (p *pruning) retired(ctx context.Context, out *retention.Removed) error {
 	all, err := p.s.inStates(ctx, workspace.Retired)
 	if err != nil {
@@ -25,48 +23,93 @@ func (p *pruning) retired(ctx context.Context, out *retention.Removed) error {
 		if !(tree.Packet{Dir: w.Dir}).IsInTrash() || !p.old(w.Changed, p.Periods.Displaced) {
 			continue
 		}
-		if w.Cleared.IsZero() {
-			if err := p.s.isKept(ctx, w); err != nil {
-				p.stays(ctx, slog.String(key.Path, w.Dir), err)
-				out.Needed++
-				continue
-			}
-			w.Cleared = p.s.cfg.Now()
-			err := p.step(ctx, out, func(_ store.Reader, tx store.Tx) (pruned, error) {
-				found := pruned{Count: 1, Of: []string{w.ID}}
-				if tx == nil {
-					return found, nil
-				}
-				return found, tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
-			})
-			if err != nil {
-				return err
-			}
+		release, err := p.s.leases.take(w.ID, true)
+		if err != nil {
+			continue // its integration is being taken back
 		}
-		if p.DryRun {
-			continue
-		}
-		if err := (tree.Packet{Dir: w.Dir}).Clear(); err != nil {
-			p.stays(ctx, slog.String(key.Path, w.Dir), err)
-			continue
-		}
-		w.Dir = ""
-		if err := p.s.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}) }); err != nil {
+		err = p.clear(ctx, out, w)
+		release()
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// isKept fails unless all that is in the directory of a workspace is somewhere else, too. One that is gone has nothing.
+// clear lets go of a directory in the trash, if all that is in it is in its snapshot, or is BASE: somebody may have written to it
+// there. First the row says so, then the directory goes, and the next look goes on with one of which only a part is gone.
+func (p *pruning) clear(ctx context.Context, out *retention.Removed, w workspace.Workspace) error {
+	if err := p.s.isKept(ctx, w); err != nil {
+		p.stays(ctx, slog.String(key.Path, w.Dir), err)
+		out.Needed++
+		return nil
+	}
+	if w.Cleared.IsZero() {
+		at := p.s.cfg.Now()
+		err := p.step(ctx, out, func(r store.Reader, tx store.Tx) (pruned, error) {
+			now, err := r.WorkspaceByID(ctx, workspace.ByID{ID: w.ID})
+			if err != nil || !now.Changed.Equal(w.Changed) {
+				return pruned{}, err
+			}
+			w = now
+			found := pruned{Count: 1, Of: []string{w.ID}}
+			if tx == nil {
+				return found, nil
+			}
+			w.Cleared = at
+			return found, tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w})
+		})
+		if err != nil || w.Cleared.IsZero() {
+			return err
+		}
+	}
+	if p.DryRun {
+		return nil
+	}
+	// The working copy goes first: what is left of it can be held against its BASE as long as that is there.
+	for _, dir := range []string{(tree.Packet{Dir: w.Dir}).Copy(), w.Dir} {
+		if err := (tree.Packet{Dir: dir}).Clear(); err != nil {
+			p.stays(ctx, slog.String(key.Path, w.Dir), err)
+			return nil
+		}
+	}
+	return p.s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		now, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: w.ID})
+		if err != nil || now.Dir != w.Dir {
+			return err
+		}
+		now.Dir = ""
+		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: now})
+	})
+}
+
+// isKept fails unless all that is in the directory of a workspace is somewhere else, too. One that is gone has nothing, and of one
+// that is being cleared a part may be gone.
 func (s *Service) isKept(ctx context.Context, w workspace.Workspace) error {
 	p := tree.Packet{Dir: w.Dir}
-	if there, err := p.Exists(); err != nil || !there {
+	there, err := p.Exists()
+	if err == nil && there && !w.Cleared.IsZero() {
+		there, err = (tree.Packet{Dir: p.Copy()}).Exists()
+	}
+	if err != nil || !there {
 		return problem(err)
 	}
-	now, err := p.Survey(ctx)
+	m, err := p.Survey(ctx)
 	if err != nil {
 		return problem(err)
+	}
+	now := entriesOf(m)
+	known := func(kept tree.Manifest) bool {
+		all := entriesOf(kept)
+		if w.Cleared.IsZero() {
+			return maps.Equal(now, all)
+		}
+		for path, e := range now {
+			if all[path] != e {
+				return false
+			}
+		}
+		return true
 	}
 	if w.Snapshot != "" {
 		area, err := s.areaAt(p)
@@ -78,7 +121,7 @@ func (s *Service) isKept(ctx context.Context, w workspace.Workspace) error {
 		if err != nil {
 			return problem(err)
 		}
-		if maps.Equal(entriesOf(now), entriesOf(kept)) {
+		if known(kept) {
 			return nil
 		}
 	}
@@ -87,7 +130,7 @@ func (s *Service) isKept(ctx context.Context, w workspace.Workspace) error {
 		if err != nil {
 			return err
 		}
-		if maps.Equal(entriesOf(now), entriesOf(base)) {
+		if known(base) {
 			return nil
 		}
 	}

@@ -82,38 +82,81 @@ func TestDW48WildClock(t *testing.T) {
 	}
 }
 
-// A directory of which a part was removed goes at the next look, if its row says that it was being cleared; one of which somebody
-// else has removed a part stays.
+// A directory of which a part was removed goes at the next look, if its row says that it was being cleared, and what is left of it is
+// known; one of which somebody else has removed a part stays.
 func TestPruneGoesOn(t *testing.T) {
 	s := newShop(t)
+	cases := []struct {
+		begun bool
+		late  string // what somebody has written to it since
+		stays bool
+	}{{true, "", false}, {false, "", true}, {true, "late.txt", true}, {true, "src/main.go", true}}
 	var rows []workspace.Workspace
-	for n := range 2 {
+	for n, c := range cases {
 		handle, w := s.workspaceOf(t, fmt.Sprint("create-0", n), `"mutable":["README.md"]`)
 		read[retired](t, s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-0%d"`, handle, n))
 		row := s.row(t, w.ID)
 		if err := os.Remove(filepath.Join(row.Dir, "tree", "README.md")); err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, row)
+		if c.late != "" {
+			plant(t, map[string]string{filepath.Join(row.Dir, "tree", c.late): "late\n"})
+		}
+		if rows = append(rows, row); !c.begun {
+			continue
+		}
+		row.Cleared = s.cfg.Now()
+		if err := s.db.Change(t.Context(), func(tx store.Tx) error {
+			return tx.PutWorkspace(t.Context(), workspace.PutWorkspace{Workspace: row})
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	begun := rows[0]
-	begun.Cleared = s.cfg.Now()
+	report, err := s.Prune(t.Context(), Prune{Periods: retention.Usual, At: s.cfg.Now().Add(3650 * retention.Day), By: event.Actor{Principal: "owner", Channel: "loop"}})
+	if out := report.Removed[0]; err != nil || out.Removed != 0 || out.Needed != 3 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for i, c := range cases {
+		if _, err := os.Stat(rows[i].Dir); (err == nil) != c.stays {
+			t.Errorf("%d: %v, want it to be there: %v", i, err, c.stays)
+		}
+		if dir := s.row(t, rows[i].ID).Dir; (dir != "") != c.stays {
+			t.Errorf("%d: the row names %q", i, dir)
+		}
+	}
+}
+
+// A workspace that has changed since it was listed is not cleared, nor put back to what it was; nor is one that somebody works with.
+func TestPruneStale(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["README.md"]`)
+	read[retired](t, s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-01"`, handle))
+	listed := s.row(t, w.ID)
+	changed := listed
+	changed.Rev, changed.Changed, changed.Snapshot = listed.Rev+1, listed.Changed.Add(time.Second), "snap_of_an_undo"
 	if err := s.db.Change(t.Context(), func(tx store.Tx) error {
-		return tx.PutWorkspace(t.Context(), workspace.PutWorkspace{Workspace: begun})
+		return tx.PutWorkspace(t.Context(), workspace.PutWorkspace{Workspace: changed})
 	}); err != nil {
 		t.Fatal(err)
 	}
-	report, err := s.Prune(t.Context(), Prune{Periods: retention.Usual, At: s.cfg.Now().Add(3650 * retention.Day), By: event.Actor{Principal: "owner", Channel: "loop"}})
-	if out := report.Removed[0]; err != nil || out.Removed != 0 || out.Needed != 1 {
+	p := &pruning{s: s.Service, Prune: Prune{Periods: retention.Usual, At: s.cfg.Now().Add(3650 * retention.Day), By: event.Actor{Principal: "owner", Channel: "loop"}}}
+	var out retention.Removed
+	if err := p.clear(t.Context(), &out, listed); err != nil || out.Removed != 0 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	for i, want := range []bool{false, true} {
-		if _, err := os.Stat(rows[i].Dir); (err == nil) != want {
-			t.Errorf("%s: %v, want it to be there: %v", rows[i].Dir, err, want)
-		}
+	release, err := s.leases.take(w.ID, true)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if s.row(t, begun.ID).Dir != "" {
-		t.Error("the row still names a directory")
+	if err := p.retired(t.Context(), &out); err != nil || out.Removed != 0 {
+		t.Errorf("leased: %+v, %v", out, err)
+	}
+	release()
+	if now := s.row(t, w.ID); now.Snapshot != changed.Snapshot || !now.Cleared.IsZero() || now.Dir != listed.Dir {
+		t.Errorf("%+v", now)
+	}
+	if _, err := os.Stat(listed.Dir); err != nil {
+		t.Error(err)
 	}
 }
 
