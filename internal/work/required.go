@@ -17,7 +17,7 @@ import (
 const auditPass = string(workspace.Pass)
 
 // required holds an integration against the build that its call asks for. AUDIT_REQUIRED: what the workspace has at the outputs
-// of the build is something else, or would be merged into what nobody has audited, or there is no verdict that was asked for.
+// of the build is something else, or would not come in as it is, or would be merged into what nobody has audited, or there is no verdict that was asked for.
 func (g *integration) required(ctx context.Context) error {
 	switch {
 	case g.in.Audit != "" && g.in.Audit != auditPass:
@@ -41,12 +41,16 @@ func (g *integration) required(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now, err := g.sealedNow(ctx, b.Outputs)
+	now, err := g.atOutputs(ctx, b.Outputs)
 	if err != nil {
 		return err
 	}
-	if d := m.Compare(now); !d.Same() {
+	if d := m.Compare(sealedOf(now)); !d.Same() {
 		return auditRequired(b.Generation, "the workspace is not what the build is: "+differs(d)).With("difference", shownDifference(d))
+	}
+	if path := g.unplanned(now, b.Outputs); path != "" {
+		return auditRequired(b.Generation, text.EncodePath(path)+" would not come into the project as the workspace has it: it is out of the scope, or changes at this moment").
+			With("path", text.EncodePath(path))
 	}
 	for _, one := range g.paths {
 		if a := one.decision.Action; (a == workspace.Merge || a == workspace.Mix) && isOutput(one.path, b.Outputs) {
@@ -62,21 +66,24 @@ func isOutput(path string, outputs []string) bool {
 	return slices.ContainsFunc(outputs, func(o string) bool { return workspace.Below(path, o) })
 }
 
-// sealedNow reads what the workspace has at the outputs of a build, all of it: here nothing is believed because of a size or a time.
-func (g *integration) sealedNow(ctx context.Context, outputs []string) ([]workspace.Sealed, error) {
+// atOutputs reads what the workspace has at the outputs of a build, all of it: here nothing is believed because of a size or a time.
+func (g *integration) atOutputs(ctx context.Context, outputs []string) ([]tree.Item, error) {
 	m, err := g.copy.root.Survey(ctx, tree.SurveyOptions{Git: true, Skip: func(v tree.Visit) bool {
 		return v.Path == conflictsDir || !isOutput(v.Path, outputs) && !slices.ContainsFunc(outputs, func(o string) bool { return workspace.Below(o, v.Path) })
 	}})
-	if err != nil {
-		return nil, problem(err)
-	}
+	all := slices.DeleteFunc(m.Items, func(i tree.Item) bool { return !isOutput(string(i.Path), outputs) })
+	return all, problem(err)
+}
+
+// sealedOf is what a manifest has of entries.
+func sealedOf(items []tree.Item) []workspace.Sealed {
 	full := map[string]bool{} // directories in which something is
-	for _, i := range m.Items {
+	for _, i := range items {
 		full[path.Dir(string(i.Path))] = true
 	}
 	var all []workspace.Sealed
-	for _, i := range m.Items {
-		if !isOutput(string(i.Path), outputs) || i.Kind == tree.Directory && full[string(i.Path)] {
+	for _, i := range items {
+		if i.Kind == tree.Directory && full[string(i.Path)] {
 			continue
 		}
 		e := workspace.Sealed{Path: string(i.Path), Entry: entryOf(i)}
@@ -89,7 +96,35 @@ func (g *integration) sealedNow(ctx context.Context, outputs []string) ([]worksp
 		}
 		all = append(all, e)
 	}
-	return all, nil
+	return all
+}
+
+// unplanned is the first path at the outputs of which something else is planned than was read there now; "" none. The plan was
+// made of another look at the workspace, and what it leaves out is as BASE has it.
+func (g *integration) unplanned(now []tree.Item, outputs []string) string {
+	planned := map[string]workspace.Entry{}
+	for _, i := range g.base.Items {
+		planned[string(i.Path)] = entryOf(i)
+	}
+	for _, one := range g.paths {
+		planned[one.path] = entryOf(one.proposed)
+	}
+	for _, i := range now {
+		if planned[string(i.Path)] != entryOf(i) {
+			return string(i.Path)
+		}
+		delete(planned, string(i.Path))
+	}
+	var left []string
+	for path, e := range planned {
+		if e.Kind != workspace.Absent && isOutput(path, outputs) {
+			left = append(left, path)
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return slices.Min(left)
 }
 
 // audited refuses an integration whose build cannot be used any more, or has no verdict that was asked for.

@@ -16,6 +16,7 @@ import (
 
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/session"
 	"mcpx/internal/tree"
 	"mcpx/internal/workspace"
 )
@@ -99,6 +100,70 @@ func relink(path, target string) error {
 		return err
 	}
 	return os.Symlink(target, path)
+}
+
+// TestRequireBuildPlanned: what is held against the build is what would be applied. A workspace that is something else while it is
+// compared with its BASE, and the build while it is compared with that, does not come in.
+func TestRequireBuildPlanned(t *testing.T) {
+	w := newWorks(t)
+	g := w.produce(t, `mkdir -p out/empty; cp source.txt out/a; printf '#!/bin/sh\n' > out/run; chmod 700 out/run; ln -sf a out/latest`, "")
+	at := func(name string) string { return filepath.Join(w.w.Path, "out", name) }
+	asPlanned := operation.Refuse(operation.ArgumentInvalid, "as planned")
+	whole := w.tools[integrateTool].begin
+	held := func(what, path string, do, undo func() error) {
+		t.Helper()
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		w.tools[integrateTool].begin = func(ctx context.Context, s *Service, t *turn) (effect, error) {
+			i, err := s.planIntegration(ctx, t, session.ActRead)
+			if err != nil {
+				return nil, err
+			}
+			defer i.close()
+			if err := undo(); err != nil {
+				return nil, err
+			}
+			i.in.Build = g.Build
+			if err := i.required(ctx); err != nil {
+				return nil, err
+			}
+			return nil, asPlanned
+		}
+		a := w.integrate(t, "")
+		w.tools[integrateTool].begin = whole
+		if path == "" {
+			refused(t, a, asPlanned.Code, fault.AfterFix)
+			return
+		}
+		refused(t, a, workspace.AuditRequired, fault.AfterFix)
+		if !strings.Contains(a.Refusal.Message, path+" would not come into the project") {
+			t.Errorf("%s: %s", what, a.Refusal.Message)
+		}
+	}
+	nothing := func() error { return nil }
+	held("all of it is planned", "", nothing, nothing)
+	aside := filepath.Join(filepath.Dir(w.w.Path), "aside")
+	held("nothing is planned", "out", func() error { return os.Rename(at(""), aside) }, func() error { return os.Rename(aside, at("")) })
+	for _, base := range []bool{false, true} { // whether BASE has the build
+		if base {
+			read[integrated](t, w.integrate(t, `,"keep_open":true`))
+			held("nothing is to be done", "", nothing, nothing)
+		}
+		for what, change := range map[string]struct {
+			path     string
+			do, undo func() error
+		}{
+			"bytes":     {"out/a", func() error { return os.WriteFile(at("a"), []byte("onf\n"), 0o644) }, func() error { return os.WriteFile(at("a"), []byte("one\n"), 0o644) }},
+			"mode":      {"out/run", func() error { return os.Chmod(at("run"), 0o600) }, func() error { return os.Chmod(at("run"), 0o700) }},
+			"target":    {"out/latest", func() error { return relink(at("latest"), "run") }, func() error { return relink(at("latest"), "a") }},
+			"added":     {"out/new", func() error { return os.WriteFile(at("new"), nil, 0o644) }, func() error { return os.Remove(at("new")) }},
+			"removed":   {"out/a", func() error { return os.Remove(at("a")) }, func() error { return os.WriteFile(at("a"), []byte("one\n"), 0o644) }},
+			"directory": {"out/empty", func() error { return os.Remove(at("empty")) }, func() error { return os.Mkdir(at("empty"), 0o755) }},
+		} {
+			held(what, change.path, change.do, change.undo)
+		}
+	}
 }
 
 // TestRequireBuildMerged: what is merged with a change of the project is in no build; a build that is released meanwhile is none.
