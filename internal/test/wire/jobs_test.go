@@ -185,6 +185,7 @@ func TestDW73SecondDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rig.Until(t, slack, "the start is over", func() bool { return strings.Contains(g.Log(), "daemon started") })
 	before := stateOf(t, g)
 	r := g.Run("serve", "--listen", fmt.Sprintf("127.0.0.1:%d", rig.Port(t)))
 	if r.Code == 0 || !strings.Contains(r.Stderr, fmt.Sprintf("pid %d", g.PID())) || !strings.Contains(r.Stderr, about.Started.Local().Format("2006-01-02 15:04:05")) {
