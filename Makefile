@@ -12,7 +12,8 @@ FUZZTIME ?= 30s
 
 # The packages that start the real binary: each has a tier of its own, and none runs twice.
 DRIVEN := /internal/test/(story|wire|crashtest|peers)($$|/)
-UNITS   = $$($(GO) list ./... | grep -Ev '$(DRIVEN)')
+# What takes longest begins first, so that nothing is waited for at the end alone.
+UNITS   = $$($(GO) list ./internal/work ./internal/shim ./internal/daemon ./... | grep -Ev '$(DRIVEN)')
 # The race detector needs cgo and a C compiler; a machine with Go alone runs the same tests without it.
 RACE    = $$(if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC) >/dev/null; then echo -race; \
              else echo 'skip: race detector: no C compiler' >&2; fi)
