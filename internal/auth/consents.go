@@ -80,9 +80,9 @@ const alphabet = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 // spell makes a text for people of n characters.
 func spell(random io.Reader, n int) (string, error) {
-	raw := make([]byte, n)
-	if _, err := io.ReadFull(random, raw); err != nil {
-		return "", fault.New(fault.Internal, "token-unmade").Saying("there are no random bytes for a code").Because(err)
+	raw, err := draw(random, n)
+	if err != nil {
+		return "", err
 	}
 	for i, b := range raw {
 		raw[i] = alphabet[int(b)%len(alphabet)]
@@ -100,18 +100,10 @@ func spelled(text string) string {
 	}, strings.ToUpper(strings.TrimSpace(text)))
 }
 
-func digestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
-
 // secretText makes an unguessable text for machines.
 func secretText(random io.Reader) (string, error) {
-	raw := make([]byte, valueBytes)
-	if _, err := io.ReadFull(random, raw); err != nil {
-		return "", fault.New(fault.Internal, "token-unmade").Saying("there are no random bytes for a code").Because(err)
-	}
-	return hex.EncodeToString(raw), nil
+	raw, err := draw(random, valueBytes)
+	return hex.EncodeToString(raw), err
 }
 
 // Ask opens a question about a request that was checked. cookie is for the browser that asks: only it may answer.

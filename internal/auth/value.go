@@ -37,12 +37,21 @@ type Value struct {
 
 // Make makes a token from random bytes (crypto/rand.Reader in the product).
 func Make(f Form, random io.Reader) (Value, error) {
-	raw := make([]byte, valueBytes)
-	if _, err := io.ReadFull(random, raw); err != nil {
-		return Value{}, fault.New(fault.Internal, "token-unmade").Saying("there are no random bytes for a token").Because(err)
+	raw, err := draw(random, valueBytes)
+	if err != nil {
+		return Value{}, err
 	}
 	body := base64.RawURLEncoding.EncodeToString(raw)
 	return Value{f, string(f) + body + checksum(body)}, nil
+}
+
+// draw takes random bytes.
+func draw(random io.Reader, n int) ([]byte, error) {
+	raw := make([]byte, n)
+	if _, err := io.ReadFull(random, raw); err != nil {
+		return nil, fault.New(fault.Internal, "token-unmade").Saying("there are no random bytes for a token").Because(err)
+	}
+	return raw, nil
 }
 
 // Parse reads a token as somebody sent it. What was cut off or mistyped is told from what is unknown, without a look at
@@ -70,8 +79,11 @@ func checksum(body string) string {
 func (v Value) Reveal() string { return v.text }
 
 // Digest is what a record keeps of the token. A plain hash is enough: there are too many values to try.
-func (v Value) Digest() string {
-	sum := sha256.Sum256([]byte(v.text))
+func (v Value) Digest() string { return digestOf(v.text) }
+
+// digestOf is the SHA-256 of a text, in hex.
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
