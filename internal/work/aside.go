@@ -40,20 +40,14 @@ func (s *Service) inStates(ctx context.Context, states ...workspace.State) (all 
 	return all, err
 }
 
-// putAside writes the row of a workspace in quarantine with an event, and then moves its directory there: what is in
+// putAside writes the row of a workspace in quarantine with an event. Its directory moves there afterwards: what is in
 // quarantine is always listed.
-func (s *Service) putAside(ctx context.Context, w workspace.Workspace, summary string) error {
+func (s *Service) putAside(ctx context.Context, tx store.Tx, w workspace.Workspace, summary string) error {
 	w.Changed = s.cfg.Now()
-	err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
-		if err := tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}); err != nil {
-			return err
-		}
-		return s.tellFound(ctx, tx, w, event.WorkspaceQuarantined, summary)
-	})
-	if err != nil {
+	if err := tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}); err != nil {
 		return err
 	}
-	return s.moveAside(ctx, w)
+	return s.tellFound(ctx, tx, w, event.WorkspaceQuarantined, summary)
 }
 
 // tellFound writes an event about a workspace that nobody's call is about.
@@ -85,8 +79,14 @@ func (s *Service) moveAside(ctx context.Context, w workspace.Workspace) error {
 	if err != nil {
 		return problem(err)
 	}
-	w.Dir = aside.Dir
-	return s.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: w}) })
+	return s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		now, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: w.ID})
+		if err != nil {
+			return err
+		}
+		now.Dir = aside.Dir
+		return tx.PutWorkspace(ctx, workspace.PutWorkspace{Workspace: now})
+	})
 }
 
 // finishAside moves what an earlier daemon was about to move into quarantine.
@@ -110,19 +110,30 @@ func (s *Service) abandonPartial(ctx context.Context, own operation.Name) error 
 			return err
 		}
 		for _, w := range all {
-			o, err := r.OperationByName(ctx, operation.ByName{Name: w.By})
-			if fault.KindOf(err) == fault.NotFound || err == nil && o.State != operation.Dispatched && (w.By == own || !s.works(w.By)) {
-				left = append(left, w)
-			} else if err != nil {
+			if is, err := s.partial(ctx, r, w, own); err != nil {
 				return err
+			} else if is {
+				left = append(left, w)
 			}
 		}
 		return nil
 	})
 	for _, w := range left {
-		err = errors.Join(err, s.abandonCopy(ctx, w))
+		err = errors.Join(err, s.abandonCopy(ctx, w, own))
 	}
 	return err
+}
+
+// partial says whether a workspace is the copy of an attempt that is over, or of an earlier one of own.
+func (s *Service) partial(ctx context.Context, r store.Reader, w workspace.Workspace, own operation.Name) (bool, error) {
+	if w.State != workspace.Creating {
+		return false, nil
+	}
+	o, err := r.OperationByName(ctx, operation.ByName{Name: w.By})
+	if fault.KindOf(err) == fault.NotFound {
+		return true, nil
+	}
+	return err == nil && o.State != operation.Dispatched && (w.By == own || !s.works(w.By)), err
 }
 
 // works says whether this daemon works on an operation.
@@ -133,19 +144,33 @@ func (s *Service) works(n operation.Name) bool {
 }
 
 // abandonCopy puts a copy that never became complete into quarantine: somebody may have looked at it. Without one there is
-// nothing to keep.
-func (s *Service) abandonCopy(ctx context.Context, w workspace.Workspace) error {
+// nothing to keep. Where the attempt that made it has come to its end in the meantime, it is left alone.
+func (s *Service) abandonCopy(ctx context.Context, w workspace.Workspace, own operation.Name) error {
 	there, err := tree.Packet{Dir: w.Dir}.Exists()
 	if err != nil {
 		return problem(err)
 	}
-	if !there {
-		return s.cfg.DB.Change(ctx, func(tx store.Tx) error { return s.moveTo(ctx, tx, w, workspace.NotCopied, "never copied") })
-	}
-	if w, err = w.To(workspace.Abandoned, partialCreate); err != nil {
+	var aside bool
+	err = s.cfg.DB.Change(ctx, func(tx store.Tx) (err error) {
+		if w, err = tx.WorkspaceByID(ctx, workspace.ByID{ID: w.ID}); err != nil {
+			return err
+		}
+		aside, err = s.partial(ctx, tx, w, own)
+		if err != nil || !aside {
+			return err
+		}
+		if aside = there; !there {
+			return s.moveTo(ctx, tx, w, workspace.NotCopied, "never copied")
+		}
+		if w, err = w.To(workspace.Abandoned, partialCreate); err != nil {
+			return err
+		}
+		return s.putAside(ctx, tx, w, "the copy of a workspace never became complete, and was put aside")
+	})
+	if err != nil || !aside {
 		return err
 	}
-	return s.putAside(ctx, w, "the copy of a workspace never became complete, and was put aside")
+	return s.moveAside(ctx, w)
 }
 
 // quarantineOrphans puts every directory of an area that no row knows into quarantine, as it is: nobody vouches for it.
@@ -238,7 +263,13 @@ func (s *Service) quarantine(ctx context.Context, area *tree.Area, project, name
 		}
 	}
 	w.State, w.Why, w.Dir, w.Was, w.WasWhy = workspace.Quarantined, orphan, p.Dir, "", ""
-	return s.putAside(ctx, w, "a directory without a record was put aside")
+	err = s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		return s.putAside(ctx, tx, w, "a directory without a record was put aside")
+	})
+	if err != nil {
+		return err
+	}
+	return s.moveAside(ctx, w)
 }
 
 // unverified tells the log that a directory is left as it is, because nobody can say what is in it.

@@ -212,6 +212,32 @@ func TestPartialOnFullDisk(t *testing.T) {
 	refused(t, s.do(t, "create_agent_workspace", `"purpose":"a","mutable":["docs"],"operation_id":"create-01"`), workspace.ScopeOverlap, fault.AfterWait)
 }
 
+// TestCopyCompletedMeanwhile: between the look at the copies that are not complete and the moment in which one of them is set
+// aside, its caller may have completed it. Then it is an open workspace, and stays one.
+func TestCopyCompletedMeanwhile(t *testing.T) {
+	s := newShop(t)
+	if made := s.do(t, "create_agent_workspace", `"purpose":"a","mutable":["docs"],"operation_id":"create-01"`); !made.OK {
+		t.Fatal(made.Refusal)
+	}
+	all, err := s.Service.inStates(t.Context(), workspace.Open)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%+v (%v)", all, err)
+	}
+	seen := all[0]
+	seen.State = workspace.Creating
+	for _, own := range []operation.Name{{}, seen.By} {
+		if err := s.Service.abandonCopy(t.Context(), seen, own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after, err := s.Service.inStates(t.Context(), workspace.Open); err != nil || len(after) != 1 || after[0].Dir != all[0].Dir {
+		t.Errorf("%+v (%v)", after, err)
+	}
+	if there, err := (tree.Packet{Dir: all[0].Dir}).Exists(); err != nil || !there {
+		t.Errorf("the copy is not there any more (%v)", err)
+	}
+}
+
 // cutOff is a creation that fails after its copy, when the store is full.
 type cutOff struct {
 	*creation

@@ -376,7 +376,7 @@ func copying(err error) error {
 // drop sets aside what was copied, and frees the scope.
 func (c *creation) drop() {
 	ctx := context.Background()
-	c.s.cleared(ctx, c.s.abandonCopy(ctx, c.w))
+	c.s.cleared(ctx, c.s.abandonCopy(ctx, c.w, c.t.op.Name))
 }
 
 func (c *creation) run(context.Context) (any, error) {
