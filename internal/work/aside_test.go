@@ -219,18 +219,18 @@ func TestCopyCompletedMeanwhile(t *testing.T) {
 	if made := s.do(t, "create_agent_workspace", `"purpose":"a","mutable":["docs"],"operation_id":"create-01"`); !made.OK {
 		t.Fatal(made.Refusal)
 	}
-	all, err := s.Service.inStates(t.Context(), workspace.Open)
+	all, err := s.inStates(t.Context(), workspace.Open)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%+v (%v)", all, err)
 	}
 	seen := all[0]
 	seen.State = workspace.Creating
 	for _, own := range []operation.Name{{}, seen.By} {
-		if err := s.Service.abandonCopy(t.Context(), seen, own); err != nil {
+		if err := s.abandonCopy(t.Context(), seen, own); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if after, err := s.Service.inStates(t.Context(), workspace.Open); err != nil || len(after) != 1 || after[0].Dir != all[0].Dir {
+	if after, err := s.inStates(t.Context(), workspace.Open); err != nil || len(after) != 1 || after[0].Dir != all[0].Dir {
 		t.Errorf("%+v (%v)", after, err)
 	}
 	if there, err := (tree.Packet{Dir: all[0].Dir}).Exists(); err != nil || !there {
