@@ -200,7 +200,6 @@ func (s *Server) startModern(c Caller) func(*slot) func(context.Context) (*lane,
 
 // probe sends server/discover and decides the era of the backend (protocol.md sections 7.1 and 7.2).
 func (s *Server) probe(ctx context.Context, l *lane) (answer, error) {
-	body := rpc.RequestMessage(l.ownID(), "server/discover", l.envelope(nil))
 	type result struct {
 		a   answer
 		err error
@@ -213,7 +212,11 @@ func (s *Server) probe(ctx context.Context, l *lane) (answer, error) {
 			results <- result{a, err, old}
 		})
 	}
-	ask("server/discover", body, false)
+	discover := func() {
+		ask("server/discover", rpc.RequestMessage(l.ownID(), "server/discover", l.envelope(nil)), false)
+	}
+	discover()
+	again := true // the version may be offered once more
 	silence := time.NewTimer(probeSilence)
 	defer silence.Stop()
 	certain := verdict(s.modern.Load()) == speaks // known from configuration or an earlier answer: no second handshake
@@ -234,10 +237,28 @@ func (s *Server) probe(ctx context.Context, l *lane) (answer, error) {
 				return answer{}, errNotModern
 			case r.old:
 				continue // an error to initialize decides nothing while discover may still be answered
+			case again && offers(r.a):
+				again = false
+				discover()
+				continue
 			}
 			return s.judge(l, r.a, certain)
 		}
 	}
+}
+
+// offers says whether an answer refuses the version and yet names it among those that the server speaks; a client then
+// takes it from there (SEP-2575).
+func offers(a answer) bool {
+	if a.own != nil || a.msg.Kind != rpc.Error || era.CodeOf(a.body, a.msg) != era.CodeUnsupportedVersion {
+		return false
+	}
+	for v := range rpc.Elements(a.body, rpc.Find(a.body, rpc.Find(a.body, a.msg.Error, "data"), "supported")) {
+		if name, _ := rpc.Unquote(v.Of(a.body)); name == era.V20260728 {
+			return true
+		}
+	}
+	return false
 }
 
 // judge reads the answer to server/discover.

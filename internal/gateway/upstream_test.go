@@ -50,6 +50,29 @@ func TestHeadersTowardsHTTP(t *testing.T) {
 	}
 }
 
+// TestVersionOfferedAgain: a server that refuses the version and names it is asked once more, and then believed.
+func TestVersionOfferedAgain(t *testing.T) {
+	for refusals, want := range map[int]string{1: `"content":[]`, 2: "the server refused server/discover"} {
+		asked := 0
+		p := modernPeer(t, nil)
+		p.handle = func(l *peerLink, m Outbound, msg rpc.Message) {
+			switch {
+			case m.Method == "server/discover" && asked < refusals:
+				asked++
+				l.sink.Deliver(Inbound{Body: rpc.ErrorResponse(msg.ID.Of(m.Body), -32022, "unsupported", []byte(`{"supported":["x","2026-07-28"],"requested":"2026-07-28"}`))})
+			case m.Method == "server/discover":
+				l.result(m, msg, discover)
+			default:
+				l.result(m, msg, `{"resultType":"complete","content":[],"tools":[]}`)
+			}
+		}
+		s := newRig(t, p, overHTTP)
+		if got, _ := reply(t, modern(t, s, "1", "tools/call", `{"name":"a"}`, "{}").Follow()); !strings.Contains(got, want) {
+			t.Errorf("after %d refusals: %s", refusals, got)
+		}
+	}
+}
+
 // TestLostAnswers: answers that cannot be read or kept end their call with its class, and the lane lives on.
 func TestLostAnswers(t *testing.T) {
 	p := legacyPeer(t, func(l *peerLink, m Outbound, msg rpc.Message) {

@@ -17,8 +17,8 @@ import (
 const (
 	// upNoteWait bounds the POST of a notification or an answer; the server has nothing to do but to say 202.
 	upNoteWait = 30 * time.Second
-	// upOrderWait bounds how long a notification waits for the delivery of the requests before it. A server that does
-	// not read must not hold back the cancellation of that very call.
+	// upOrderWait bounds how long a notification waits for the delivery of the requests before it, and the first calls
+	// for the standalone stream. A server that does not read must not hold back the cancellation of that very call.
 	upOrderWait = time.Second
 	// upSettle is how long a cancellation waits when a call is younger than that. Two POSTs travel on two connections, so
 	// "delivered first" does not mean "seen first"; measured with the SDK's server, whose late call then ran to its end.
@@ -257,6 +257,7 @@ func (l *upLink) responded(c *upCall, resp *http.Response) {
 	case accepted && (!c.isRequest() || l.mode == upSSE):
 		if c.m.Method == upInitialized && l.mode == upLegacy {
 			l.openStandalone()
+			l.awaitStandalone(c)
 		}
 		l.release(c)
 		l.drain(c, resp.Body)

@@ -69,9 +69,11 @@ type upLink struct {
 
 	skipped, malformed atomic.Uint64
 
-	stream     *upStream // HTTP+SSE: the one stream
-	beginRead  sync.Once // HTTP+SSE: reading starts with the first Send, so that nothing is delivered before Open returned
-	wantStream sync.Once // Streamable HTTP: the standalone stream is opened once
+	stream     *upStream     // HTTP+SSE: the one stream
+	beginRead  sync.Once     // HTTP+SSE: reading starts with the first Send, so that nothing is delivered before Open returned
+	wantStream sync.Once     // Streamable HTTP: the standalone stream is opened once
+	heard      chan struct{} // closed when the server has answered for that stream, or cannot be reached
+	beginHear  sync.Once
 	poke       chan struct{}
 
 	mu        sync.Mutex // guards the fields below; no call of the sink and no I/O under it
@@ -95,7 +97,7 @@ var _ gateway.Link = (*upLink)(nil)
 func newUpLink(u *Upstream, server string, target *url.URL, own http.Header, sink gateway.Sink) *upLink {
 	l := &upLink{
 		up: u, server: server, sink: sink, target: target, own: own, hide: upSecrets(target, own), started: u.cfg.Now(),
-		done: make(chan struct{}), poke: make(chan struct{}, 1), calls: map[uint64]*upCall{},
+		done: make(chan struct{}), heard: make(chan struct{}), poke: make(chan struct{}, 1), calls: map[uint64]*upCall{},
 	}
 	l.life, l.stop = context.WithCancel(context.Background())
 	return l

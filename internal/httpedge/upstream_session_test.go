@@ -249,6 +249,40 @@ func TestUpstreamStandalone(t *testing.T) {
 	l.Close("again")
 }
 
+// The first call waits until the server has answered for the standalone stream, so that what the call causes is heard
+// there; a server that does not answer for it holds the call back for a moment only.
+func TestUpstreamStandaloneFirst(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		t.Run(fmt.Sprint("answers ", answers), func(t *testing.T) {
+			f := upNewFake(t)
+			open := make(chan struct{})
+			f.get = func(w http.ResponseWriter, r *http.Request, _ int) {
+				if answers {
+					time.Sleep(50 * time.Millisecond) // a server that takes its time
+					close(open)
+					upStartSSE(w)
+				}
+				<-r.Context().Done()
+			}
+			f.posts["tools/call"] = func(w http.ResponseWriter, _ *http.Request, id string) {
+				select {
+				case <-open:
+				default:
+					if answers {
+						t.Error("the call came before the stream")
+					}
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, upAnswer(id))
+			}
+			l := upDial(t, upServe(t, f).URL, upTestOpen{})
+			l.shake()
+			l.request(2, "tools/call", "", "2025-11-25")
+			upHas(t, l.sink.kind("deliver", 2), `"ok":true`)
+		})
+	}
+}
+
 // A server without a standalone stream is asked once, whether it says 405 or 404, and Detach sends no DELETE.
 func TestUpstreamWithoutStandalone(t *testing.T) {
 	for _, status := range []int{http.StatusMethodNotAllowed, http.StatusNotFound} {

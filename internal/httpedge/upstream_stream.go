@@ -159,6 +159,18 @@ func (l *upLink) openStandalone() {
 	l.wantStream.Do(func() { l.work.Go(l.standalone) })
 }
 
+// awaitStandalone waits until the server has answered for the standalone stream: what the first call causes is said there, and
+// nobody repeats it. A server that does not answer holds the calls back no longer than a cancellation.
+func (l *upLink) awaitStandalone(c *upCall) {
+	limit := time.NewTimer(upOrderWait)
+	defer limit.Stop()
+	select {
+	case <-l.heard:
+	case <-limit.C:
+	case <-c.ctx.Done():
+	}
+}
+
 // nudge tells a standalone stream that waits for a sign of life that there was one.
 func (l *upLink) nudge() {
 	select {
@@ -200,6 +212,7 @@ func (l *upLink) standalone() {
 // a stream should say 405, but many routers say 404, which then is no word about the session.
 func (l *upLink) standaloneOnce(at *upCursor, opened *bool) (progress bool, err error) {
 	resp, err := l.get(l.life, at.last)
+	l.beginHear.Do(func() { close(l.heard) })
 	if err != nil {
 		return false, err
 	}

@@ -26,8 +26,8 @@ var worst = []string{"SUCCESS", "INFO", "WARNING", "SKIPPED", "FAILURE"}
 // suiteWithin bounds one run; it takes two to three seconds, and a hang must not eat the time of CI.
 const suiteWithin = 150 * time.Second
 
-// resultDir is how the suite names the directory of one scenario.
-var resultDir = regexp.MustCompile(`^(?:authorization-)?server-(.+)-\d{4}-\d\d-\d\dT[0-9Z-]+$`)
+// resultDir is how the suite names the directory of one scenario, which is two for those of a group.
+var resultDir = regexp.MustCompile(`^(?:(?:authorization-)?server-)?(.+)-\d{4}-\d\d-\d\dT[0-9Z-]+$`)
 
 // suite runs the server suite and returns its checks and its exit code: 0 means that every scored check passed.
 func suite(t testing.TB, url string, args ...string) (checks, int, string) {
@@ -47,19 +47,30 @@ func suite(t testing.TB, url string, args ...string) (checks, int, string) {
 func results(t testing.TB, out string) checks {
 	t.Helper()
 	got := checks{}
-	entries, err := os.ReadDir(out)
+	files, err := filepath.Glob(filepath.Join(out, "*", "checks.json")) // a scenario that did not run leaves a directory without it
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, entry := range entries {
-		scenario := resultDir.FindStringSubmatch(entry.Name())
-		raw, err := os.ReadFile(filepath.Join(out, entry.Name(), "checks.json"))
-		if scenario == nil || err != nil {
-			continue // a scenario that did not run leaves a directory without results
+	grouped, err := filepath.Glob(filepath.Join(out, "*", "*", "checks.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, grouped...) {
+		name, err := filepath.Rel(out, filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		scenario := resultDir.FindStringSubmatch(filepath.ToSlash(name))
+		if scenario == nil {
+			t.Fatalf("the suite named a directory %s", name)
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
 		var list []struct{ ID, Status string }
 		if err := json.Unmarshal(raw, &list); err != nil {
-			t.Fatalf("%s: %v", entry.Name(), err)
+			t.Fatalf("%s: %v", name, err)
 		}
 		for _, c := range list {
 			key := scenario[1] + "/" + c.ID
