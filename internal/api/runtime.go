@@ -172,7 +172,8 @@ type OperationRef struct {
 // OperationView is one operation with what can follow.
 type OperationView struct {
 	operation.Operation
-	Next []string `json:"next"` // commands
+	Progress *operation.Progress `json:"progress,omitempty"` // of an effect on many files that goes on
+	Next     []string            `json:"next"`               // commands
 }
 
 // ResolveOperation says how an operation ended whose outcome nobody knows, or gives up one that waits for a person.

@@ -144,7 +144,7 @@ func target(args map[string]json.RawMessage) string {
 // detail adds what an event in the middle of a call tells.
 func (o *observer) detail(c *observed, e event.Event) {
 	switch e.Kind { //nolint:exhaustive // all others are told alike
-	case event.OperationClaimed, event.OperationDispatched:
+	case event.OperationClaimed, event.OperationDispatched, event.OperationProgress:
 	case event.PolicyDecided:
 		var ruling struct {
 			Decision string   `json:"decision"`

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -101,6 +102,13 @@ func (e *Env) operationText(w io.Writer, view api.OperationView) {
 		begun = stamp(view.Begun)
 	}
 	facts = append(facts, [2]string{"begun", begun})
+	if p := view.Progress; p != nil {
+		done := fmt.Sprintf("%d of %d paths", p.Applied, p.Of)
+		if p.Undone > 0 {
+			done += fmt.Sprintf(", %d taken back", p.Undone)
+		}
+		facts = append(facts, [2]string{"done", done})
+	}
 	if !view.Ended.IsZero() {
 		facts = append(facts, [2]string{"ended", stamp(view.Ended)})
 	}

@@ -61,7 +61,11 @@ func (c *Control) Operation(ctx context.Context, in api.OperationRef) (api.Opera
 	var out api.OperationView
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
 		o, err := r.OperationByName(ctx, operation.ByName{Name: named(in)})
+		if err != nil {
+			return err
+		}
 		out = operationView(o)
+		out.Progress, err = operation.ProgressOf(ctx, r, o)
 		return err
 	})
 	return out, err

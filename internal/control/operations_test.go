@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mcpx/internal/api"
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 	"mcpx/internal/store"
@@ -50,5 +51,39 @@ func TestOperations(t *testing.T) {
 	in.Verdict = "perhaps"
 	if _, err := b.ResolveOperation(ctx, in); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a verdict of no meaning: %v", err)
+	}
+}
+
+// TestProgressOfOperation: the last that was told of an operation of somebody is shown, while its effect goes on.
+func TestProgressOfOperation(t *testing.T) {
+	b, ctx := newBench(t)
+	o := operation.Operation{Name: operation.Name{Namespace: api.Owner.Name, ID: "op-00001"}, Tool: "integrate_agent_workspace", State: operation.Dispatched, Begun: b.cfg.Now()}
+	err := b.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		for _, told := range []struct {
+			by      string
+			applied int
+		}{{o.Namespace, 500}, {o.Namespace, 1000}, {"ann", 1500}} {
+			_, err := tx.AppendEvent(ctx, event.Draft{
+				At: b.cfg.Now(), Kind: event.OperationProgress, Actor: event.Actor{Principal: told.by}, Refs: event.Refs{event.RefOperation: o.ID},
+				Body: fmt.Appendf(nil, `{"applied":%d,"of":2000}`, told.applied),
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return tx.PutOperation(ctx, operation.PutOperation{Operation: o})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one, err := b.Operation(ctx, api.OperationRef{Operation: o.ID}); err != nil || one.Progress == nil || *one.Progress != (operation.Progress{Applied: 1000, Of: 2000}) {
+		t.Errorf("while it goes on: %+v, %v", one.Progress, err)
+	}
+	o.State = operation.Succeeded
+	if err := b.cfg.DB.Change(ctx, func(tx store.Tx) error { return tx.PutOperation(ctx, operation.PutOperation{Operation: o}) }); err != nil {
+		t.Fatal(err)
+	}
+	if one, err := b.Operation(ctx, api.OperationRef{Operation: o.ID}); err != nil || one.Progress != nil {
+		t.Errorf("at its end: %+v, %v", one.Progress, err)
 	}
 }

@@ -81,6 +81,7 @@ const (
 
 	OperationClaimed    Kind = "operation.claimed"
 	OperationDispatched Kind = "operation.dispatched"
+	OperationProgress   Kind = "operation.progress"
 	OperationEnded      Kind = "operation.ended"
 
 	PolicyDecided Kind = "policy.decided"
@@ -233,6 +234,7 @@ var Kinds = map[Kind]string{
 
 	OperationClaimed:    "The id of an operation was taken: from here on it belongs to this call.",
 	OperationDispatched: "The effect of an operation begins.",
+	OperationProgress:   "The effect of an operation on many files has come so far: one event for every 500 of them.",
 	OperationEnded:      "An operation ended: succeeded, failed, or nobody knows how.",
 
 	JobQueued:  "A command waits for its turn.",

@@ -102,7 +102,7 @@ type Step struct {
 	State StepState `json:"state"`
 }
 
-// stepsAtOnce bounds the steps that are not yet told.
+// stepsAtOnce is how many steps are told at once. What is left in the end is told by the Outcome.
 const stepsAtOnce = 500
 
 // OutcomeState is the end of a batch.

@@ -33,7 +33,7 @@ type engine struct {
 	rows  []Change
 	// allowed is asked before a path is changed, once more on what is there then; nil: everything is.
 	allowed func(Change) error
-	tell    func([]Step) // of progress; nil: nobody
+	tell    func([]Step) // of progress, stepsAtOnce at a time; nil: nobody
 
 	steps   []Step
 	outcome Outcome
@@ -159,7 +159,6 @@ func (e *engine) end(s OutcomeState) (Outcome, error) {
 		return Outcome{}, err
 	}
 	crash.Point("fs.dirsync.after")
-	e.flushSteps()
 	e.outcome.State = s
 	if len(e.outcome.Exceptions) > 0 {
 		e.outcome.State = Contested
@@ -169,13 +168,10 @@ func (e *engine) end(s OutcomeState) (Outcome, error) {
 
 func (e *engine) step(c Change, s StepState) {
 	e.steps = append(e.steps, Step{N: c.N, State: s})
-	if len(e.steps) >= stepsAtOnce {
-		e.flushSteps()
+	if len(e.steps) < stepsAtOnce {
+		return
 	}
-}
-
-func (e *engine) flushSteps() {
-	if e.tell != nil && len(e.steps) > 0 {
+	if e.tell != nil {
 		e.tell(e.steps)
 	}
 	e.steps = nil

@@ -10,7 +10,7 @@ type Conditions struct {
 	// Judge is asked about every path before it is changed, on what is there then; nil: nobody is asked. A *Problem is what
 	// the caller gets.
 	Judge func(*Place) error
-	// Tell is told of progress; nil: nobody is.
+	// Tell is told of progress, 500 steps at a time; nil: nobody is.
 	Tell func([]Step)
 }
 

@@ -647,7 +647,7 @@ func (g *integration) drop() {
 }
 
 func (g *integration) run(ctx context.Context) (any, error) {
-	o, err := g.at.root.Apply(ctx, g.area, g.was.Batch, g.s.conditions(ctx, g.at))
+	o, err := g.at.root.Apply(ctx, g.area, g.was.Batch, g.s.watched(ctx, g.t, g.was.Batch, g.s.conditions(ctx, g.at)))
 	if err != nil {
 		return nil, undecided(err)
 	}
@@ -790,7 +790,7 @@ func recoverIntegrate(ctx context.Context, s *Service, t *turn) (data any, end e
 	if g.was, err = evidenceOf[integrateEvidence](t.op); err != nil {
 		return nil, g, err
 	}
-	o, err := x.root.Recover(ctx, g.area, g.was.Batch, tree.Conditions{})
+	o, err := x.root.Recover(ctx, g.area, g.was.Batch, s.watched(ctx, t, g.was.Batch, tree.Conditions{}))
 	if err != nil {
 		return nil, g, undecided(err)
 	}

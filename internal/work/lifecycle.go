@@ -482,7 +482,7 @@ func (r *resumption) drop() {
 // run brings back what lies in the quarantine, and brings in what the project did.
 func (r *resumption) run(ctx context.Context) (any, error) {
 	if r.was.Rebased != nil {
-		o, err := r.copy.root.Apply(ctx, r.area, r.was.Rebased.Batch, tree.Conditions{})
+		o, err := r.copy.root.Apply(ctx, r.area, r.was.Rebased.Batch, r.s.watched(ctx, r.t, r.was.Rebased.Batch, tree.Conditions{}))
 		if err != nil {
 			return nil, undecided(err)
 		}

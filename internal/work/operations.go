@@ -53,11 +53,19 @@ func operationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 		return nil, operation.Refuse(operation.OperationUnknown, "there is no operation %.128q: its call was never accepted, so it may be made", in.OperationID)
 	}
 	out := struct {
-		Operation operation.Standing `json:"operation"`
-		Tool      string             `json:"tool"`
-		Approval  *approvalShown     `json:"approval,omitempty"`
-		Result    json.RawMessage    `json:"result,omitempty"`
+		Operation operation.Standing  `json:"operation"`
+		Tool      string              `json:"tool"`
+		Progress  *operation.Progress `json:"progress,omitempty"`
+		Approval  *approvalShown      `json:"approval,omitempty"`
+		Result    json.RawMessage     `json:"result,omitempty"`
 	}{Operation: *row.Standing(false), Tool: row.Tool, Result: row.Result}
+	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		out.Progress, err = operation.ProgressOf(ctx, r, *row)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	if row.Hold != "" {
 		a, err := s.approval(ctx, row.Approval)
 		if err != nil {

@@ -113,7 +113,7 @@ func (r *resumption) rebaseOn(ctx context.Context) error {
 	if err != nil {
 		return undecided(err)
 	}
-	o, err := r.copy.root.Recover(ctx, r.area, r.was.Rebased.Batch, tree.Conditions{})
+	o, err := r.copy.root.Recover(ctx, r.area, r.was.Rebased.Batch, r.s.watched(ctx, r.t, r.was.Rebased.Batch, tree.Conditions{}))
 	if err != nil {
 		return undecided(err)
 	}

@@ -4,14 +4,18 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
 
 	"mcpx/internal/event"
+	"mcpx/internal/key"
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
 	"mcpx/internal/rpc"
 	"mcpx/internal/store"
+	"mcpx/internal/tree"
 )
 
 // maxToldData bounds the data of an answer that its event repeats, in bytes: what a person reads, not what it carries.
@@ -113,6 +117,30 @@ func (s *Service) tellRuling(ctx context.Context, tx store.Tx, t *turn, asked *Q
 		Units    []policy.Unit   `json:"units,omitempty"`
 		More     int             `json:"more_units,omitempty"`
 	}{decision, reasons, t.ruled.Units, t.ruled.More})
+}
+
+// watched lets a batch be carried out so that others see how far it has come: each number of steps that is told is committed as
+// an event. That it cannot be stops nothing.
+func (s *Service) watched(ctx context.Context, t *turn, b tree.Batch, c tree.Conditions) tree.Conditions {
+	p := operation.Progress{Of: len(b.Changes)}
+	c.Tell = func(steps []tree.Step) {
+		for _, one := range steps {
+			switch one.State {
+			case tree.StepApplied:
+				p.Applied++
+			case tree.StepUndone:
+				p.Undone++
+			case tree.StepContested:
+			}
+		}
+		err := s.cfg.DB.Change(ctx, func(tx store.Tx) error {
+			return s.tell(ctx, tx, t, event.OperationProgress, nil, fmt.Sprintf("%s %d of %d paths", t.op.Tool, p.Applied, p.Of), p)
+		})
+		if err != nil {
+			s.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "the progress of an operation could not be written down", slog.String(key.Operation, t.op.ID), slog.Any(key.Cause, err))
+		}
+	}
+	return c
 }
 
 // fileTold is one file that an effect has changed.
