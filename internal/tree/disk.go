@@ -23,6 +23,9 @@ type disk struct {
 	trash   *os.File
 	deep    bool
 	touched map[string]bool
+	// whole is a directory of the area when Flush makes the whole file system durable: what a process that was killed has
+	// changed, and not flushed, looks like what is durable.
+	whole string
 }
 
 var _ files = (*disk)(nil)
@@ -256,7 +259,7 @@ func ensureDir(dir *os.File, name string, perm fs.FileMode) error {
 // Rmdir removes an empty directory.
 func (d *disk) Rmdir(name string) error { return d.in(name, rmdirAt) }
 
-// Chmod changes the permissions of an open file, if they are the first ones.
+// Chmod changes the permissions of an open file, if they are the first ones, and makes that durable.
 func (d *disk) Chmod(name string, from, to fs.FileMode) error {
 	return d.in(name, func(dir *os.File, base string) error {
 		f, err := openRegular(dir, base)
@@ -271,7 +274,7 @@ func (d *disk) Chmod(name string, from, to fs.FileMode) error {
 		if facts.Mode.Perm() != from.Perm() {
 			return named("chmod", base, atomicfile.ErrStale)
 		}
-		return f.Chmod(to.Perm())
+		return errors.Join(f.Chmod(to.Perm()), f.Sync())
 	})
 }
 
@@ -283,6 +286,9 @@ func (d *disk) SyncDir(name string) error {
 
 // Flush makes the names in the noted directories durable. One that is gone has none.
 func (d *disk) Flush() error {
+	if d.whole != "" {
+		return flushAll(d.whole)
+	}
 	for name := range d.touched {
 		if err := d.sync(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

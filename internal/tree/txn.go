@@ -18,22 +18,23 @@ type Conditions struct {
 // begun, the caller may leave, the files may not be left half done. An error says that the disk did not answer, and
 // nothing is decided: Recover, later.
 func (r *Root) Apply(ctx context.Context, a *Area, b Batch, cond Conditions) (Outcome, error) {
-	return r.run(ctx, a, b, cond, (*engine).apply)
+	return r.run(ctx, a, b, cond, "", (*engine).apply)
 }
 
 // Recover carries a dispatched batch to its end that was cut off anywhere, by what is on the disk: it goes on, unless
 // somebody else has changed a path of it. It may be cut off itself, and called again. The errors are those of Apply.
 func (r *Root) Recover(ctx context.Context, a *Area, b Batch, cond Conditions) (Outcome, error) {
-	return r.run(ctx, a, b, cond, (*engine).recover)
+	return r.run(ctx, a, b, cond, a.path, (*engine).recover)
 }
 
-func (r *Root) run(ctx context.Context, a *Area, b Batch, cond Conditions, do func(*engine, context.Context) (Outcome, error)) (o Outcome, err error) {
+func (r *Root) run(ctx context.Context, a *Area, b Batch, cond Conditions, whole string, do func(*engine, context.Context) (Outcome, error)) (o Outcome, err error) {
 	ctx = context.WithoutCancel(ctx)
 	d, err := r.disk(ctx, a, b.ID)
 	if err != nil {
 		return Outcome{}, writing(err, b.ID)
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	d.whole = whole
 	e := &engine{files: r.over(d), rows: b.Changes, tell: cond.Tell, allowed: func(c Change) error { return r.allowed(c, cond.Judge) }}
 	o, err = do(e, ctx)
 	if err != nil {

@@ -229,9 +229,12 @@ func (s *Service) complete(ctx context.Context, g workspace.Generation) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(at.State(statement), at.Publish(final)); err != nil {
+		if err := at.State(statement); err != nil {
 			return err
 		}
+	}
+	if err := at.Publish(final); err != nil {
+		return err
 	}
 	return s.publish(ctx, g)
 }

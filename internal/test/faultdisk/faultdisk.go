@@ -1,5 +1,6 @@
 // Package faultdisk decides what goes wrong on the disk under an atomicfile.Swap: a step fails, does what it says it could
-// not, is the last one of its process, or somebody else writes beside it. It refuses to know what the steps are for.
+// not, is the last one of its process, or somebody else writes beside it. Of a process whose system calls it records it tells
+// what a failure of the power can leave on the disk. It refuses to know what the steps are for.
 //
 // Invariant: without a script it is the disk below it.
 package faultdisk
