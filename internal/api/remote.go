@@ -14,6 +14,8 @@ type Remote struct {
 	Address     string `json:"address,omitempty"`   // of the listener
 	Certificate string `json:"certificate,omitempty"`
 	Key         string `json:"key,omitempty"`
+	Issuer      string `json:"issuer,omitempty"`  // an authorization server that gives the tokens in place of mcpx
+	Subject     string `json:"subject,omitempty"` // who the person is there
 	Listening   bool   `json:"listening"`
 	Problem     string `json:"problem,omitempty"` // why it does not listen
 	Requests    int    `json:"requests"`          // clients that wait for a person
@@ -23,12 +25,17 @@ type Remote struct {
 	Operation string   `json:"operation,omitempty"`
 }
 
+// NoIssuer is the issuer of a RemoteOn that has mcpx give the tokens itself again.
+const NoIssuer = "none"
+
 // RemoteOn lets clients on other machines in. What is left empty stays as it was.
 type RemoteOn struct {
 	URL         string `json:"url,omitempty"`
 	Address     string `json:"address,omitempty"`
 	Certificate string `json:"certificate,omitempty"`
 	Key         string `json:"key,omitempty"`
+	Issuer      string `json:"issuer,omitempty"` // "none": mcpx gives the tokens itself
+	Subject     string `json:"subject,omitempty"`
 }
 
 // RemoteOff is the answer about the end of remote access.
@@ -82,6 +89,7 @@ type RemoteClient struct {
 	State     auth.State   `json:"state"` // live, expired, revoked
 	Client    string       `json:"client"`
 	Redirect  string       `json:"redirect_uri"`
+	Issuer    string       `json:"issuer,omitempty"` // of its tokens, where that is not mcpx
 	Scopes    []auth.Scope `json:"scopes"`
 	Made      time.Time    `json:"made_at"`
 	Refreshed time.Time    `json:"refreshed_at,omitzero"`

@@ -21,6 +21,7 @@ type Delegation struct {
 	Client    string    `json:"client"` // what the client calls itself
 	ClientID  string    `json:"client_id"`
 	Redirect  string    `json:"redirect_uri"`
+	Issuer    string    `json:"issuer,omitempty"` // of its tokens, where that is not this machine
 	Resource  string    `json:"resource"`
 	Scopes    []Scope   `json:"scopes"`
 	Made      time.Time `json:"made"`

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"mcpx/internal/fault"
 )
@@ -18,6 +19,11 @@ type Remote struct {
 	// Certificate and Key are PEM files; "" what is in front of the listener has them.
 	Certificate string `json:"certificate,omitempty"`
 	Key         string `json:"key,omitempty"`
+	// Issuer is an authorization server that gives the tokens in our place, and Subject whom it knows the person as; "" we do.
+	Issuer  string `json:"issuer,omitempty"`
+	Subject string `json:"subject,omitempty"`
+	// Since is when remote access was turned on.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // DefaultRemoteAddress is where the listener for other machines is when nobody says: the end of a tunnel reaches it.
@@ -51,12 +57,34 @@ func (r Remote) Check() error {
 			return bad("%q is no absolute path", file)
 		}
 	}
+	if err := r.checkIssuer(bad); err != nil {
+		return err
+	}
 	at, err := url.Parse("tcp://" + r.Address)
 	if err != nil || at.Port() == "" || at.Host != r.Address {
 		return bad("the address %q is no host:port", r.Address)
 	}
 	if r.Certificate == "" && !loopbackHost(at.Hostname()) {
 		return bad("without a certificate the address %q must be one of this machine: what comes over the network would be readable", r.Address)
+	}
+	return nil
+}
+
+// checkIssuer says what is wrong with the authorization server in our place.
+func (r Remote) checkIssuer(bad func(format string, args ...any) error) error {
+	if r.Issuer == "" {
+		return nil
+	}
+	u, err := url.Parse(r.Issuer)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(r.Issuer, "#?"):
+		return bad("the issuer %q is no URL without a query", r.Issuer)
+	case u.Scheme != "https" && (u.Scheme != "http" || !loopbackHost(u.Hostname())):
+		return bad("the issuer %q is not https: its keys could be exchanged on the way", r.Issuer)
+	case r.Issuer == r.URL:
+		return bad("the issuer is this machine itself; say --issuer none for that")
+	case r.Subject == "":
+		return bad("the issuer %q needs --subject: everybody who has an account there would be let in", r.Issuer)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path/filepath"
@@ -17,19 +18,22 @@ var remoteOn = Command{
 	Long: "Web chats and other machines reach the tools of /mcp, and nothing else, at the address that you name: that of a tunnel\n" +
 		"or a reverse proxy, which leads to the listener on this machine. Nobody is let in by it: each client asks, and you say\n" +
 		"yes with `mcpx remote approve`. What you name stays for the next time. You need a terminal.",
-	Example: "mcpx remote on --url https://mcp.example.org\nmcpx remote on --url https://mcp.example.org:9090 --address 0.0.0.0:9090 --certificate cert.pem --key key.pem",
+	Example: "mcpx remote on --url https://mcp.example.org\nmcpx remote on --url https://mcp.example.org:9090 --address 0.0.0.0:9090 --certificate cert.pem --key key.pem\n" +
+		"mcpx remote on --url https://mcp.example.org --issuer https://login.example.org --subject auth0|5f7c8ec7c33c6c004bbafe82",
 	Flags: []Flag{
 		{Name: "url", Kind: StringFlag, Value: "URL", Usage: "the address for clients: https and a host, without a path"},
 		{Name: "address", Kind: StringFlag, Value: "HOST:PORT", Usage: "where mcpx listens (default: " + auth.DefaultRemoteAddress + ")"},
 		{Name: "certificate", Kind: StringFlag, Value: "FILE", Usage: "certificate chain (PEM); without it something in front has it"},
 		{Name: "key", Kind: StringFlag, Value: "FILE", Usage: "key of the certificate (PEM)"},
+		{Name: "issuer", Kind: StringFlag, Value: "URL", Usage: "an OpenID provider that gives the tokens in place of mcpx; none: mcpx again"},
+		{Name: "subject", Kind: StringFlag, Value: "SUB", Usage: "who you are at the issuer (the sub of its tokens); nobody else is let in"},
 	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		service, err := e.API(ctx)
 		if err != nil {
 			return err
 		}
-		in := api.RemoteOn{URL: a.String("url"), Address: a.String("address")}
+		in := api.RemoteOn{URL: a.String("url"), Address: a.String("address"), Issuer: a.String("issuer"), Subject: a.String("subject")}
 		for name, to := range map[string]*string{"certificate": &in.Certificate, "key": &in.Key} {
 			if file := a.String(name); file != "" {
 				if *to, err = filepath.Abs(file); err != nil {
@@ -37,21 +41,24 @@ var remoteOn = Command{
 				}
 			}
 		}
-		if in.URL == "" {
-			now, err := service.Remote(ctx, api.None{})
-			if err != nil {
-				return err
-			}
-			if in.URL = now.URL; in.URL == "" {
-				return fault.New(fault.Invalid, "usage").Saying("--url URL is missing").Hinting("it is the address at which clients reach this machine: mcpx remote on --url https://mcp.example.org")
-			}
+		now, err := service.Remote(ctx, api.None{})
+		if err != nil {
+			return err
 		}
-		p, err := e.person("mcpx remote on --url " + in.URL)
+		url, issuer, subject := cmp.Or(in.URL, now.URL), cmp.Or(in.Issuer, now.Issuer), cmp.Or(in.Subject, now.Subject)
+		if url == "" {
+			return fault.New(fault.Invalid, "usage").Saying("--url URL is missing").Hinting("it is the address at which clients reach this machine: mcpx remote on --url https://mcp.example.org")
+		}
+		p, err := e.person("mcpx remote on --url " + url)
 		if err != nil {
 			return err
 		}
 		defer p.leave()
-		line(p, "Everybody who reaches %s can then ask for access to the tools at /mcp.", plain(in.URL))
+		if issuer == "" || issuer == api.NoIssuer {
+			line(p, "Everybody who reaches %s can then ask for access to the tools at /mcp.", plain(url))
+		} else {
+			line(p, "Every client with a token of %s for %s can then use the tools at /mcp.", plain(issuer), plain(subject))
+		}
 		yes, err := p.confirm("allow this")
 		if err != nil {
 			return err
@@ -98,6 +105,9 @@ func (e *Env) showRemote(out api.Remote) error {
 			line(w, "mcpx listens on %s with the certificate %s.", plain(out.Address), plain(out.Certificate))
 		default:
 			line(w, "%s", looks{e.color}.paint(red, "mcpx does not listen: "+plain(out.Problem)))
+		}
+		if out.Issuer != "" {
+			line(w, "Tokens are given by %s, and count for %s alone.", plain(out.Issuer), plain(out.Subject))
 		}
 		line(w, "Clients that wait for you: %d. Clients with access: %d.", out.Requests, out.Clients)
 		e.next(w, out.Next)

@@ -228,11 +228,21 @@ func (c *Control) AdmitRemote(ctx context.Context, token string) (auth.Delegatio
 	if !now.On {
 		return auth.Delegation{}, remoteGone()
 	}
-	var (
-		t auth.DelegationToken
-		d auth.Delegation
-	)
-	err := c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+	admit := c.admitOwn
+	if now.Issuer != "" {
+		admit = c.admitExternal
+	}
+	d, err := admit(ctx, now, token)
+	if fault.KindOf(err) == fault.Unauthenticated {
+		c.denied(fromRemote(ctx), event.RemoteRefused, event.Refs{event.RefToken: d.ID}, "an access token was refused: "+fault.From(err).Message, fault.From(err))
+	}
+	return d, err
+}
+
+// admitOwn looks up a token that was given here.
+func (c *Control) admitOwn(ctx context.Context, now auth.Remote, token string) (d auth.Delegation, err error) {
+	var t auth.DelegationToken
+	err = c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		t, d, err = tokenRecord(ctx, r, auth.OfAccess, token)
 		return err
 	})
@@ -244,8 +254,59 @@ func (c *Control) AdmitRemote(ctx context.Context, token string) (auth.Delegatio
 			err = refused
 		}
 	}
-	if fault.KindOf(err) == fault.Unauthenticated {
-		c.denied(fromRemote(ctx), event.RemoteRefused, event.Refs{event.RefToken: d.ID}, "an access token was refused: "+fault.From(err).Message, fault.From(err))
-	}
 	return d, err
+}
+
+// admitExternal lets in who has a token of the authorization server in our place. Its clients have a delegation each, from
+// their first call on: they are listed, and can be shut out.
+func (c *Control) admitExternal(ctx context.Context, now auth.Remote, token string) (d auth.Delegation, err error) {
+	says, err := c.cfg.Issued(ctx, now.Issuer, now.Resource(), token)
+	if err != nil {
+		return d, err
+	}
+	scopes, refused := now.Allowed(says)
+	if refused != nil {
+		return d, refused
+	}
+	all, err := c.delegations(ctx)
+	if err != nil {
+		return d, err
+	}
+	d, known := now.Known(all, says)
+	if known {
+		if _, again := d.Extend(scopes, c.cfg.Now()); !again {
+			return d, shutOut(d)
+		}
+	}
+	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		if still, err := tx.Remote(ctx); err != nil || !still.On || still.Issuer != now.Issuer || !still.Since.Equal(now.Since) {
+			return cmp.Or(err, remoteGone())
+		}
+		all, err := auth.AllDelegations(ctx, tx)
+		if err != nil {
+			return err
+		}
+		at := c.cfg.Now()
+		if d, known = now.Known(all, says); !known {
+			d = auth.Delegation{
+				ID: c.cfg.IDs.New(id.Delegation), Principal: api.Owner.Name, Client: says.Client, ClientID: says.Client, Issuer: says.Issuer, Resource: now.Resource(), Made: at,
+			}
+		} else if err := shutOut(d); err != nil {
+			return err
+		}
+		d, _ = d.Extend(scopes, at)
+		if err := tx.PutDelegation(ctx, auth.PutDelegation{Delegation: d}); err != nil || known {
+			return err
+		}
+		return c.tell(fromRemote(ctx), tx, event.RemoteAccessGiven, event.Refs{event.RefToken: d.ID}, d.Client+" has access by "+d.Issuer, c.clientView(d))
+	})
+	return d, err
+}
+
+// shutOut refuses a client of another authorization server whose access was ended.
+func shutOut(d auth.Delegation) error {
+	if d.Revoked.IsZero() {
+		return nil
+	}
+	return fault.New(fault.Unauthenticated, "access-over").Saying("the access of %s has ended: %s", d.Client, d.Why).Hinting("mcpx remote off, then on, lets its clients in again")
 }

@@ -110,6 +110,8 @@ type Config struct {
 	RemoteKey []byte
 	// Documents loads what a client says of itself at the URL that is its id.
 	Documents func(ctx context.Context, id string) (auth.Client, error)
+	// Issued verifies an access token that an issuer which is not ours gave for a resource.
+	Issued func(ctx context.Context, issuer, resource, token string) (auth.External, error)
 	// Holds are the operations at /mcp that wait for a person.
 	Holds Holds
 	// Work carries out the tools of /mcp.
@@ -237,6 +239,7 @@ func New(c Config) (*Control, error) {
 		{"Remote", c.Remote == nil},
 		{"RemoteKey", len(c.RemoteKey) < 32},
 		{"Documents", c.Documents == nil},
+		{"Issued", c.Issued == nil},
 		{"Random", c.Random == nil},
 		{"ProbeHub", c.ProbeHub == nil},
 		{"Directories", c.Directories == nil},

@@ -170,6 +170,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 			return api.Reloaded{Applied: []string{"a.b"}}, nil
 		},
 		Remote: &b.remoted, RemoteKey: bytes.Repeat([]byte{7}, 32), Documents: func(context.Context, string) (auth.Client, error) { return auth.Client{}, nil },
+		Issued:     func(context.Context, string, string, string) (auth.External, error) { return auth.External{}, nil },
 		TokenFiles: b.tokens, Random: rand.Reader, Directories: b.dirs, HandoffKey: []byte("key of this daemon"), Holds: &b.holds, Work: &b.work, Repositories: b.repos, Retention: &b.keeper,
 		ProbeHub: func(_ context.Context, token string) (bool, error) { return b.letIn(token) },
 		IDs:      id.NewSource(now, bytes.NewReader(bytes.Repeat([]byte{1}, 1<<16))),

@@ -76,7 +76,7 @@ func (c *Control) Remote(ctx context.Context, _ api.None) (api.Remote, error) {
 func (c *Control) remoteView(ctx context.Context) (api.Remote, error) {
 	now := c.remote.get()
 	out := api.Remote{
-		On: now.On, URL: now.URL, Address: now.Address, Certificate: now.Certificate, Key: now.Key,
+		On: now.On, URL: now.URL, Address: now.Address, Certificate: now.Certificate, Key: now.Key, Issuer: now.Issuer, Subject: now.Subject,
 		Requests: len(c.remote.consents.Waiting(c.cfg.Now())), Next: []string{},
 	}
 	out.Listening, out.Problem = c.cfg.Remote.State()
@@ -116,18 +116,27 @@ func (c *Control) TurnRemoteOn(ctx context.Context, in api.RemoteOn) (api.Remote
 	c.remote.change.Lock()
 	defer c.remote.change.Unlock()
 	next := c.remote.get()
+	was := next
 	next.On = true
 	next.URL = cmp.Or(in.URL, next.URL)
 	next.Address = cmp.Or(in.Address, next.Address, auth.DefaultRemoteAddress)
 	if in.Certificate != "" || in.Key != "" {
 		next.Certificate, next.Key = in.Certificate, in.Key
 	}
+	next.Issuer, next.Subject = cmp.Or(in.Issuer, next.Issuer), cmp.Or(in.Subject, next.Subject)
+	if next.Issuer == api.NoIssuer {
+		next.Issuer, next.Subject = "", ""
+	}
 	if err := next.Check(); err != nil {
 		return api.Remote{}, err
 	}
+	another := next.URL != was.URL || next.Issuer != was.Issuer || next.Subject != was.Subject // tokens are for an address, and of somebody
+	if another || !was.On {
+		next.Since = store.CutTime(c.cfg.Now())
+	}
 	err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
-		if next.URL != c.remote.get().URL { // tokens are for an address
-			if _, err := c.endAll(ctx, tx, "the address for clients is another one"); err != nil {
+		if another {
+			if _, err := c.endAll(ctx, tx, "the address for clients, or who gives them tokens, is another one"); err != nil {
 				return err
 			}
 		}
@@ -140,6 +149,9 @@ func (c *Control) TurnRemoteOn(ctx context.Context, in api.RemoteOn) (api.Remote
 		return api.Remote{}, err
 	}
 	c.remote.set(next)
+	if another {
+		c.remote.consents.Clear()
+	}
 	c.cfg.Remote.Open(next)
 	out, err := c.remoteView(context.WithoutCancel(ctx))
 	out.Operation = api.OperationOf(ctx)
@@ -286,7 +298,7 @@ func (c *Control) RemoteClients(ctx context.Context, in api.RemoteClientsQuery) 
 
 func (c *Control) clientView(d auth.Delegation) api.RemoteClient {
 	return api.RemoteClient{
-		ID: d.ID, State: d.At(c.cfg.Now()), Client: d.Client, Redirect: d.Redirect, Scopes: d.Scopes,
+		ID: d.ID, State: d.At(c.cfg.Now()), Client: d.Client, Redirect: d.Redirect, Issuer: d.Issuer, Scopes: d.Scopes,
 		Made: d.Made, Refreshed: d.Refreshed, Expires: d.Expires, Revoked: d.Revoked, Why: d.Why,
 	}
 }

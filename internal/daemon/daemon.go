@@ -260,6 +260,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Work: d.worker, Repositories: d.worker, Retention: d.keeper, Output: d.jobOutput,
 		Remote: d.public, RemoteKey: derivedKey(seal, "ids of clients over OAuth"), Documents: httpedge.NewDocuments(c.Now, auth.Outside).Client,
+		Issued:     httpedge.NewProvider(c.Now).Verify,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})

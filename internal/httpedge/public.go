@@ -70,8 +70,10 @@ const (
 type Public struct {
 	cfg  PublicConfig
 	base string // without a slash at its end
-	host string
-	http *http.Server
+	// issuer gives the tokens: base, or an authorization server that is not ours.
+	issuer string
+	host   string
+	http   *http.Server
 }
 
 // NewPublic makes the server for one public address.
@@ -83,17 +85,19 @@ func NewPublic(c PublicConfig, remote auth.Remote) (*Public, error) {
 	if err != nil || u.Host == "" {
 		return nil, errors.New("httpedge: the public address is no URL")
 	}
-	p := &Public{cfg: c, base: remote.URL, host: u.Host}
+	p := &Public{cfg: c, base: remote.URL, issuer: cmp.Or(remote.Issuer, remote.URL), host: u.Host}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathResource, p.resource)
 	mux.HandleFunc("GET "+pathResource+auth.RemotePath, p.resource)
-	mux.HandleFunc("GET "+pathServer, p.server)
-	mux.HandleFunc("GET "+pathServerOIDC, p.server)
-	mux.HandleFunc("POST "+pathRegister, p.register)
-	mux.HandleFunc("GET "+pathAuthorize, p.ask)
-	mux.HandleFunc("POST "+pathAuthorize, p.typed)
-	mux.HandleFunc("POST "+pathToken, p.token)
-	mux.HandleFunc("POST "+pathRevoke, p.revoke)
+	if p.issuer == p.base {
+		mux.HandleFunc("GET "+pathServer, p.server)
+		mux.HandleFunc("GET "+pathServerOIDC, p.server)
+		mux.HandleFunc("POST "+pathRegister, p.register)
+		mux.HandleFunc("GET "+pathAuthorize, p.ask)
+		mux.HandleFunc("POST "+pathAuthorize, p.typed)
+		mux.HandleFunc("POST "+pathToken, p.token)
+		mux.HandleFunc("POST "+pathRevoke, p.revoke)
+	}
 	mux.HandleFunc(auth.RemotePath, p.mcp)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not found", http.StatusNotFound) })
 	p.http = &http.Server{
@@ -170,7 +174,7 @@ func (p *Public) mcp(w http.ResponseWriter, r *http.Request) {
 			challenge += `, error="invalid_token"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
-		http.Error(w, "access is given at "+p.base+pathAuthorize, http.StatusUnauthorized)
+		http.Error(w, "access is given by "+p.issuer, http.StatusUnauthorized)
 	default:
 		p.fail(w, r, err)
 	}
@@ -186,7 +190,7 @@ type resourceMetadata struct {
 }
 
 func (p *Public) resource(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, resourceMetadata{p.base + auth.RemotePath, []string{p.base}, auth.RemoteScopes(), []string{"header"}, "mcpx"})
+	answer(w, http.StatusOK, resourceMetadata{p.base + auth.RemotePath, []string{p.issuer}, auth.RemoteScopes(), []string{"header"}, "mcpx"})
 }
 
 // serverMetadata is RFC 8414.
@@ -336,6 +340,10 @@ func (p *Public) fail(w http.ResponseWriter, r *http.Request, err error) {
 			Error string `json:"error"`
 			Text  string `json:"error_description"`
 		}{string(d.Code), d.Text})
+		return
+	}
+	if fault.KindOf(err) == fault.Unavailable {
+		http.Error(w, fault.From(err).Message, http.StatusServiceUnavailable)
 		return
 	}
 	p.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "a request of another machine failed", slog.Any(key.Cause, err))

@@ -129,84 +129,116 @@ func (a away) accesses() []access {
 	return page.Clients
 }
 
+// mcpRemote is mcp-remote on another machine, which knows the public address alone.
+type mcpRemote struct {
+	t         *testing.T
+	dir       string
+	asked     string // a file with what the browser was opened with
+	env, argv []string
+}
+
+func (a away) mcpRemote() *mcpRemote {
+	a.t.Helper()
+	if runtime.GOOS != "linux" {
+		a.t.Skip("skip: mcp-remote asks for the browser in BROWSER on Linux only")
+	}
+	dir, env := home(a.t)
+	m := &mcpRemote{t: a.t, dir: dir, asked: filepath.Join(dir, "asked")}
+	browser := filepath.Join(dir, "browser")
+	if err := os.WriteFile(browser, []byte("#!/bin/sh\nprintf %s \"$1\" >"+m.asked+".new && mv "+m.asked+".new "+m.asked+"\n"), 0o700); err != nil {
+		a.t.Fatal(err)
+	}
+	m.env = append(env, "BROWSER="+browser, "MCP_REMOTE_CONFIG_DIR="+dir)
+	m.argv = []string{node(a.t), modules(a.t, "mcp-remote", "dist", "proxy.js"), a.base + "/mcp", fmt.Sprint(rig.Port(a.t)), "--transport", "http-only"}
+	return m
+}
+
+func (m *mcpRemote) launch() *speaker { return launch(m.t, m.env, m.argv) }
+
+// opened is what the browser was opened with, once it was.
+func (m *mcpRemote) opened() string {
+	m.t.Helper()
+	var authorize []byte
+	rig.Until(m.t, clientWithin, "mcp-remote opens a browser", func() bool {
+		var err error
+		authorize, err = os.ReadFile(m.asked)
+		return err == nil
+	})
+	if err := os.Remove(m.asked); err != nil {
+		m.t.Fatal(err)
+	}
+	return string(authorize)
+}
+
+// tokens are what it keeps, and where.
+func (m *mcpRemote) tokens() (file string, tokens map[string]any) {
+	m.t.Helper()
+	files, err := filepath.Glob(filepath.Join(m.dir, "*", "*tokens.json"))
+	if err != nil || len(files) != 1 {
+		m.t.Fatalf("mcp-remote keeps its tokens in %v, %v", files, err)
+	}
+	readJSON(m.t, files[0], &tokens)
+	return files[0], tokens
+}
+
+// listSessions calls a tool, which has to succeed.
+func listSessions(s *speaker) {
+	s.t.Helper()
+	answer := s.ask(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"session","arguments":{"action":"list"}}}`, "3")
+	if !answerOf(s.t, answer).OK {
+		s.t.Errorf("the call did not succeed: %s", answer)
+	}
+}
+
+// call is the status of a call with an access token.
+func (a away) call(token any) int {
+	a.t.Helper()
+	c := rig.NewClient(a.t, a.base+"/mcp")
+	c.Header.Set("Authorization", fmt.Sprint("Bearer ", token))
+	return c.Post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"peers","version":"1"}}}`).Status
+}
+
 // TestRemoteMCPRemote lets mcp-remote in at the public address, which is all that it knows: it finds out where to ask,
 // registers, opens a browser, and keeps its tokens. They count over a kill of the daemon, are refreshed when they are over,
 // and open nothing after `mcpx remote revoke`.
 func TestRemoteMCPRemote(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("skip: mcp-remote asks for the browser in BROWSER on Linux only")
-	}
-	proxy := modules(t, "mcp-remote", "dist", "proxy.js")
 	a := openAway(t)
-	dir, env := home(t)
-	asked := filepath.Join(dir, "asked") // what the browser was opened with
-	browser := filepath.Join(dir, "browser")
-	if err := os.WriteFile(browser, []byte("#!/bin/sh\nprintf %s \"$1\" >"+asked+".new && mv "+asked+".new "+asked+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	env = append(env, "BROWSER="+browser, "MCP_REMOTE_CONFIG_DIR="+dir)
-	argv := []string{node(t), proxy, a.base + "/mcp", fmt.Sprint(rig.Port(t)), "--transport", "http-only"}
-	opened := func() string {
-		var authorize []byte
-		rig.Until(t, clientWithin, "mcp-remote opens a browser", func() bool {
-			var err error
-			authorize, err = os.ReadFile(asked)
-			return err == nil
-		})
-		if err := os.Remove(asked); err != nil {
-			t.Fatal(err)
-		}
-		return string(authorize)
-	}
-	lists := func(s *speaker) {
-		t.Helper()
-		answer := s.ask(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"session","arguments":{"action":"list"}}}`, "3")
-		if !answerOf(t, answer).OK {
-			t.Errorf("the call did not succeed: %s", answer)
-		}
-	}
-
-	s := launch(t, env, argv)
-	a.letIn(opened())
+	m := a.mcpRemote()
+	s := m.launch()
+	a.letIn(m.opened())
 	s.handshake()
-	lists(s)
+	listSessions(s)
 	in := a.accesses()
 	if len(in) != 1 || in[0].State != "live" || !in[0].Refreshed.IsZero() || len(in[0].Scopes) != 2 {
 		t.Fatalf("after it was let in: %+v", in)
 	}
 
 	// Its access token is over when its own record says so; what it does then is to refresh.
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*tokens.json"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("mcp-remote keeps its tokens in %v, %v", files, err)
-	}
-	var tokens map[string]any
-	readJSON(t, files[0], &tokens)
+	file, tokens := m.tokens()
 	first := tokens["access_token"]
 	tokens["expires_at"] = 1
-	writeJSON(t, files[0], tokens)
+	writeJSON(t, file, tokens)
 	s.end()
 	a.Kill()
 	a.Serve()
-	s = speak(t, env, argv)
-	lists(s)
+	s = m.launch()
+	s.handshake()
+	listSessions(s)
 	s.end()
-	readJSON(t, files[0], &tokens)
+	_, tokens = m.tokens()
 	if in = a.accesses(); len(in) != 1 || in[0].Refreshed.IsZero() || tokens["access_token"] == first {
 		t.Errorf("it did not refresh: %+v", in)
 	}
-	if exists(asked) {
+	if exists(m.asked) {
 		t.Error("it opened a browser, though it has a refresh token")
 	}
 
 	a.Must("remote", "revoke", in[0].ID)
-	over := rig.NewClient(t, a.base+"/mcp")
-	over.Header.Set("Authorization", fmt.Sprint("Bearer ", tokens["access_token"]))
-	if reply := over.Post("{}"); reply.Status != http.StatusUnauthorized {
-		t.Errorf("after revoke its access token gave HTTP %d\n%s", reply.Status, reply.Body)
+	if status := a.call(tokens["access_token"]); status != http.StatusUnauthorized {
+		t.Errorf("after revoke its access token gives HTTP %d", status)
 	}
-	launch(t, env, argv)
-	opened() // it has to ask again
+	m.launch()
+	m.opened() // it has to ask again
 	if in = a.accesses(); len(in) != 0 {
 		t.Errorf("after revoke: %+v", in)
 	}

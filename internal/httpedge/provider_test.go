@@ -1,0 +1,147 @@
+package httpedge
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"mcpx/internal/fault"
+)
+
+// issuer is an authorization server as far as others read it: its discovery document, and its keys.
+type issuer struct {
+	url   string
+	key   *rsa.PrivateKey
+	down  atomic.Bool
+	asked atomic.Int32 // for the discovery document
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &issuer{key: key}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		if i.asked.Add(1); i.down.Load() {
+			http.Error(w, "down", http.StatusBadGateway)
+			return
+		}
+		answer(w, http.StatusOK, map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k1", Algorithm: "RS256", Use: "sig"}}})
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	i.url = s.URL
+	return i
+}
+
+// sign makes a token; with says what differs from a good one.
+func (i *issuer) sign(t *testing.T, alg jose.SignatureAlgorithm, key any, with map[string]any) string {
+	t.Helper()
+	claims := map[string]any{
+		"iss": i.url, "sub": "ada", "aud": []string{"https://other.example", "https://mcp.example.org/mcp"}, "client_id": "chat", "scope": "openid runtime:read",
+		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	}
+	for name, value := range with {
+		if claims[name] = value; value == nil {
+			delete(claims, name)
+		}
+	}
+	body, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k1").WithType("at+jwt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// TestProvider: what counts is a token that the issuer signed, for this resource, now.
+func TestProvider(t *testing.T) {
+	const resource = "https://mcp.example.org/mcp"
+	i := newIssuer(t)
+	p := NewProvider(time.Now)
+	t.Cleanup(p.client.CloseIdleConnections)
+
+	says, err := p.Verify(t.Context(), i.url, resource, i.sign(t, jose.RS256, i.key, nil))
+	if err != nil || says.Issuer != i.url || says.Subject != "ada" || says.Client != "chat" || !slices.Equal(says.Scopes, []string{"openid", "runtime:read"}) || says.Issued.IsZero() {
+		t.Fatalf("%+v (%v)", says, err)
+	}
+	says, err = p.Verify(t.Context(), i.url, resource, i.sign(t, jose.RS256, i.key, map[string]any{"client_id": nil, "azp": "phone", "scope": nil, "scp": []string{"runtime:use"}, "aud": resource}))
+	if err != nil || says.Client != "phone" || !slices.Equal(says.Scopes, []string{"runtime:use"}) {
+		t.Errorf("with azp and scp: %+v (%v)", says, err)
+	}
+
+	another, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := i.sign(t, jose.RS256, i.key, nil)
+	parts := strings.Split(good, ".")
+	for name, token := range map[string]string{
+		"another audience": i.sign(t, jose.RS256, i.key, map[string]any{"aud": "https://mcp.example.org"}),
+		"no audience":      i.sign(t, jose.RS256, i.key, map[string]any{"aud": nil}),
+		"another issuer":   i.sign(t, jose.RS256, i.key, map[string]any{"iss": "https://evil.example"}),
+		"over":             i.sign(t, jose.RS256, i.key, map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}),
+		"without an end":   i.sign(t, jose.RS256, i.key, map[string]any{"exp": nil}),
+		"another key":      i.sign(t, jose.RS256, another, nil),
+		"a shared secret":  i.sign(t, jose.HS256, i.key.N.Bytes(), nil),
+		"no signature":     parts[0] + "." + parts[1] + ".",
+		"alg none":         "eyJhbGciOiJub25lIn0." + parts[1] + ".",
+		"other words":      parts[0] + "." + strings.Split(i.sign(t, jose.RS256, another, map[string]any{"sub": "eve"}), ".")[1] + "." + parts[2],
+		"nothing":          "",
+		"one of ours":      "mcpx_at_0123",
+		"scopes as number": i.sign(t, jose.RS256, i.key, map[string]any{"scope": 7}),
+	} {
+		if _, err := p.Verify(t.Context(), i.url, resource, token); fault.KindOf(err) != fault.Unauthenticated {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestProviderDown: an issuer that cannot be asked is no reason to sign in again, and is not asked for every token.
+func TestProviderDown(t *testing.T) {
+	i := newIssuer(t)
+	i.down.Store(true)
+	now := time.Now()
+	p := NewProvider(func() time.Time { return now })
+	t.Cleanup(p.client.CloseIdleConnections)
+	token := i.sign(t, jose.RS256, i.key, map[string]any{"aud": "r"})
+	for range 3 {
+		if _, err := p.Verify(t.Context(), i.url, "r", token); fault.KindOf(err) != fault.Unavailable {
+			t.Fatal(err)
+		}
+	}
+	if n := i.asked.Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+	i.down.Store(false)
+	now = now.Add(providerAgain)
+	if _, err := p.Verify(t.Context(), i.url, "r", token); err != nil {
+		t.Error(err)
+	}
+}
