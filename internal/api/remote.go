@@ -54,7 +54,8 @@ type RemoteRequest struct {
 	Scopes   []auth.Scope `json:"scopes"`
 	Asked    time.Time    `json:"asked_at"`
 	Until    time.Time    `json:"until"`
-	Approved bool         `json:"approved"` // its code was given, and not typed yet
+	Approved bool         `json:"approved"`            // its code was given, and not typed yet
+	As       string       `json:"principal,omitempty"` // on whose behalf it will act, once it is approved
 }
 
 // RemoteRequestPage are the clients that ask, the oldest first.
@@ -72,6 +73,7 @@ type RemoteRequestRef struct {
 type ApproveRemote struct {
 	Request  string `json:"-" path:"request"`
 	ReadOnly bool   `json:"read_only,omitempty"` // whatever it asked for
+	As       string `json:"as,omitempty"`        // the principal on whose behalf it acts; "" the owner
 }
 
 // RemoteDecision is what became of a request.
@@ -88,6 +90,7 @@ type RemoteClient struct {
 	ID        string       `json:"access"`
 	State     auth.State   `json:"state"` // live, expired, revoked
 	Client    string       `json:"client"`
+	As        string       `json:"principal"` // on whose behalf it acts
 	Redirect  string       `json:"redirect_uri"`
 	Issuer    string       `json:"issuer,omitempty"` // of its tokens, where that is not mcpx
 	Scopes    []auth.Scope `json:"scopes"`

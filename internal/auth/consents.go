@@ -43,6 +43,8 @@ type Consent struct {
 	Asked    time.Time
 	Until    time.Time
 	Approved bool // a code was given, and nobody typed it yet
+	// Principal is on whose behalf the client will act: the person said so. "" before that.
+	Principal string
 
 	challenge string
 	browser   string // digest of the cookie of the browser that asked
@@ -55,6 +57,7 @@ type Issued struct {
 	Client     Client
 	Redirect   string
 	Scopes     []Scope
+	Principal  string // on whose behalf it will act
 	Delegation string // id that was chosen for the delegation
 	challenge  string
 	until      time.Time
@@ -199,25 +202,32 @@ func (s *Consents) Waiting(now time.Time) []Consent {
 	return s.listLocked()
 }
 
+// Approval is the yes of the person to one question.
+type Approval struct {
+	Consent   string
+	Principal string  // on whose behalf the client will act
+	Narrow    []Scope // what the person allows of what was asked for; none: all of it
+}
+
 // Approve is the yes of the person: the code that is to be typed in the browser. Saying it again gives another code.
-// narrow, when it is not empty, is what the person allows of what was asked for.
-func (s *Consents) Approve(name string, narrow []Scope, now time.Time, random io.Reader) (Consent, string, error) {
+func (s *Consents) Approve(in Approval, now time.Time, random io.Reader) (Consent, string, error) {
 	text, err := spell(random, 8)
 	if err != nil {
 		return Consent{}, "", err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q, err := s.openLocked(name, now)
+	q, err := s.openLocked(in.Consent, now)
 	if err != nil {
 		return Consent{}, "", err
 	}
-	if len(narrow) > 0 {
-		q.Scopes = slices.DeleteFunc(slices.Clone(q.Scopes), func(have Scope) bool { return !slices.Contains(narrow, have) })
+	if len(in.Narrow) > 0 {
+		q.Scopes = slices.DeleteFunc(slices.Clone(q.Scopes), func(have Scope) bool { return !slices.Contains(in.Narrow, have) })
 		if len(q.Scopes) == 0 {
-			q.Scopes = slices.Clone(narrow)
+			q.Scopes = slices.Clone(in.Narrow)
 		}
 	}
+	q.Principal = in.Principal
 	q.spoken, q.Approved, q.tries = digestOf(text), true, 0
 	if until := now.Add(spokenLife); until.After(q.Until) {
 		q.Until = until
@@ -322,7 +332,7 @@ func (s *Consents) Answer(in Typed, delegation string, now time.Time, random io.
 	if len(s.codes) >= maxCodes {
 		return q, "", &Denial{Code: TemporarilyUnavailable, Text: "too many clients are let in at once; try again in a minute", Open: true}
 	}
-	s.codes[digestOf(code)] = &Issued{Client: q.Client, Redirect: q.Redirect, Scopes: q.Scopes, Delegation: delegation, challenge: q.challenge, until: now.Add(codeLife)}
+	s.codes[digestOf(code)] = &Issued{Client: q.Client, Redirect: q.Redirect, Scopes: q.Scopes, Principal: q.Principal, Delegation: delegation, challenge: q.challenge, until: now.Add(codeLife)}
 	return q, code, nil
 }
 

@@ -85,9 +85,9 @@ func (d *Delegation) pair(random io.Reader, now time.Time) (Pair, error) {
 }
 
 // Open makes the delegation of a code that was redeemed, with its first tokens.
-func Open(i Issued, principal, resource string, random io.Reader, now time.Time) (Delegation, Pair, error) {
+func Open(i Issued, resource string, random io.Reader, now time.Time) (Delegation, Pair, error) {
 	d := Delegation{
-		ID: i.Delegation, Principal: principal, Client: i.Client.Name, ClientID: i.Client.ID, Redirect: i.Redirect, Resource: resource, Scopes: i.Scopes, Made: now,
+		ID: i.Delegation, Principal: i.Principal, Client: i.Client.Name, ClientID: i.Client.ID, Redirect: i.Redirect, Resource: resource, Scopes: i.Scopes, Made: now,
 	}
 	p, err := d.pair(random, now)
 	return d, p, err

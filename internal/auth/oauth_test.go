@@ -165,7 +165,7 @@ func asked(t *testing.T, s *Consents) (Consent, string) {
 func let(t *testing.T, s *Consents) (code string, c Client) {
 	t.Helper()
 	q, cookie := asked(t, s)
-	_, spoken, err := s.Approve(strings.ToLower(q.ID), nil, moment, rand.Reader)
+	_, spoken, err := s.Approve(Approval{Consent: strings.ToLower(q.ID), Principal: "owner"}, moment, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestConsentRefused(t *testing.T) {
 	if err := answer(typed); codeOf(err) != AccessDenied {
 		t.Errorf("before the person said anything: %v", err)
 	}
-	_, spoken, err := s.Approve(q.ID, []Scope{RuntimeRead}, moment, rand.Reader)
+	_, spoken, err := s.Approve(Approval{Consent: q.ID, Principal: "ann", Narrow: []Scope{RuntimeRead}}, moment, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,10 +263,10 @@ func TestConsentRefused(t *testing.T) {
 	if _, err := s.Deny(q.ID, moment); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := s.Approve(q.ID, nil, moment, rand.Reader); fault.From(err).Code != "consent-unknown" {
+	if _, _, err := s.Approve(Approval{Consent: q.ID, Principal: "owner"}, moment, rand.Reader); fault.From(err).Code != "consent-unknown" {
 		t.Errorf("yes after no: %v", err)
 	}
-	if _, _, err := s.Approve(asked1(t, s), nil, moment.Add(consentLife), rand.Reader); fault.From(err).Code != "consent-unknown" {
+	if _, _, err := s.Approve(Approval{Consent: asked1(t, s), Principal: "owner"}, moment.Add(consentLife), rand.Reader); fault.From(err).Code != "consent-unknown" {
 		t.Errorf("yes when it is over: %v", err)
 	}
 }
@@ -280,8 +280,8 @@ func asked1(t *testing.T, s *Consents) string {
 // TestNarrowed: the person lets a client read that asked for more.
 func TestNarrowed(t *testing.T) {
 	s := NewConsents()
-	q, _, err := s.Approve(asked1(t, s), []Scope{RuntimeRead}, moment, rand.Reader)
-	if err != nil || JoinScopes(q.Scopes) != "runtime:read" {
+	q, _, err := s.Approve(Approval{Consent: asked1(t, s), Principal: "ann", Narrow: []Scope{RuntimeRead}}, moment, rand.Reader)
+	if err != nil || JoinScopes(q.Scopes) != "runtime:read" || q.Principal != "ann" {
 		t.Errorf("%v, %v", q.Scopes, err)
 	}
 }
@@ -290,7 +290,7 @@ func TestNarrowed(t *testing.T) {
 func TestManyQuestions(t *testing.T) {
 	s := NewConsents()
 	first := asked1(t, s)
-	if _, _, err := s.Approve(first, nil, moment, rand.Reader); err != nil {
+	if _, _, err := s.Approve(Approval{Consent: first, Principal: "owner"}, moment, rand.Reader); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 * maxConsents {
@@ -310,7 +310,7 @@ func TestManyQuestions(t *testing.T) {
 }
 
 func TestDelegation(t *testing.T) {
-	d, pair, err := Open(Issued{Client: someClient(t), Redirect: callback, Scopes: []Scope{RuntimeUse}, Delegation: "dg_1"}, "owner", here, rand.Reader, moment)
+	d, pair, err := Open(Issued{Client: someClient(t), Redirect: callback, Scopes: []Scope{RuntimeUse}, Delegation: "dg_1"}, here, rand.Reader, moment)
 	if err != nil || d.At(moment) != Live {
 		t.Fatal(d, err)
 	}

@@ -168,8 +168,11 @@ var remoteApprove = Command{
 	Path: "remote approve", Short: "Say yes to a client that asks for access", Op: "remote.approve", Args: "REQUEST", Min: 1, Max: 1, Complete: requestNames,
 	Long: "It shows on your terminal who asks, and after your yes a code that works once, for five minutes, in the browser that\n" +
 		"asks. Say yes only to a request that you began, and type the code only into the page at your own address.",
-	Example: "mcpx remote approve 7K2M9Q\nmcpx remote approve 7K2M9Q --read-only",
-	Flags:   []Flag{{Name: "read-only", Kind: BoolFlag, Usage: "it may read, and change nothing, whatever it asked for"}},
+	Example: "mcpx remote approve 7K2M9Q\nmcpx remote approve 7K2M9Q --read-only\nmcpx remote approve 7K2M9Q --as ann",
+	Flags: []Flag{
+		{Name: "read-only", Kind: BoolFlag, Usage: "it may read, and change nothing, whatever it asked for"},
+		{Name: "as", Kind: StringFlag, Value: "PRINCIPAL", Usage: "it acts on behalf of PRINCIPAL, in what mcpx project grant and mcpx session grant give to that one (default: on yours)"},
+	},
 	Run: func(ctx context.Context, e *Env, a Args) error {
 		service, err := e.API(ctx)
 		if err != nil {
@@ -191,6 +194,19 @@ var remoteApprove = Command{
 		r := page.Requests[i]
 		line(p, "%s asks for access (nobody has checked that name).", plain(r.Client))
 		line(p, "It asks for %s, and the answer goes to %s.", joinScopes(r.Scopes), plain(r.Redirect))
+		if as := a.String("as"); as != "" {
+			line(p, "It will act as %s: where `mcpx project grant` and `mcpx session grant` let %s in, and nowhere else.", plain(as), plain(as))
+		} else {
+			projects, err := service.Projects(ctx, api.ProjectsQuery{})
+			if err != nil {
+				return err
+			}
+			var names []string
+			for _, one := range projects.Projects {
+				names = append(names, one.Name)
+			}
+			line(p, "It will act as you, in your sessions and in every project: %s.", dash(plain(strings.Join(names, ", "))))
+		}
 		yes, err := p.confirm("let it in")
 		if err != nil {
 			return err
@@ -198,7 +214,7 @@ var remoteApprove = Command{
 		if !yes {
 			return notConfirmed("mcpx remote approve " + a.Pos(0))
 		}
-		out, err := service.ApproveRemote(e.operation(ctx), api.ApproveRemote{Request: r.ID, ReadOnly: a.Bool("read-only")})
+		out, err := service.ApproveRemote(e.operation(ctx), api.ApproveRemote{Request: r.ID, ReadOnly: a.Bool("read-only"), As: a.String("as")})
 		if err != nil {
 			return err
 		}
@@ -250,9 +266,9 @@ var remoteList = Command{
 				if c.State == auth.Live {
 					state.color = green
 				}
-				rows = append(rows, []cell{{c.ID, bold}, {plain(c.Client), ""}, state, {joinScopes(c.Scopes), ""}, {stamp(c.Made), ""}, {dash(stamp(c.Refreshed)), ""}, {stamp(c.Expires), ""}})
+				rows = append(rows, []cell{{c.ID, bold}, {plain(c.Client), ""}, state, {plain(c.As), ""}, {joinScopes(c.Scopes), ""}, {stamp(c.Made), ""}, {dash(stamp(c.Refreshed)), ""}, {stamp(c.Expires), ""}})
 			}
-			e.table(w, []string{"ACCESS", "CALLS ITSELF", "STATE", "SCOPES", "SINCE", "REFRESHED", "EXPIRES"}, rows)
+			e.table(w, []string{"ACCESS", "CALLS ITSELF", "STATE", "ACTS AS", "SCOPES", "SINCE", "REFRESHED", "EXPIRES"}, rows)
 			e.next(w, page.Next)
 		})
 	},

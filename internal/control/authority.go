@@ -96,7 +96,7 @@ func (c *Control) RedeemCode(ctx context.Context, in auth.Redemption, resources 
 	if err != nil {
 		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-code-refused", nil, err)
 	}
-	d, pair, err := auth.Open(issued, api.Owner.Name, now.Resource(), c.cfg.Random, c.cfg.Now())
+	d, pair, err := auth.Open(issued, now.Resource(), c.cfg.Random, c.cfg.Now())
 	if err != nil {
 		return auth.Delegation{}, auth.Pair{}, err
 	}

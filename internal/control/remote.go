@@ -10,6 +10,7 @@ import (
 	"mcpx/internal/auth"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
 
@@ -238,7 +239,7 @@ func (c *Control) RemoteRequests(ctx context.Context, _ api.None) (api.RemoteReq
 }
 
 func requestView(q auth.Consent) api.RemoteRequest {
-	return api.RemoteRequest{ID: q.ID, Client: q.Client.Name, Redirect: q.Redirect, Scopes: q.Scopes, Asked: q.Asked, Until: q.Until, Approved: q.Approved}
+	return api.RemoteRequest{ID: q.ID, Client: q.Client.Name, Redirect: q.Redirect, Scopes: q.Scopes, Asked: q.Asked, Until: q.Until, Approved: q.Approved, As: q.Principal}
 }
 
 // ApproveRemote gives the code that lets the browser of a client go on. Only a person gets it.
@@ -253,7 +254,13 @@ func (c *Control) ApproveRemote(ctx context.Context, in api.ApproveRemote) (api.
 	if in.ReadOnly {
 		narrow = []auth.Scope{auth.RuntimeRead}
 	}
-	q, code, err := c.remote.consents.Approve(in.Request, narrow, c.cfg.Now(), c.cfg.Random)
+	as := cmp.Or(in.As, api.Owner.Name)
+	if as != api.Owner.Name {
+		if err := session.CheckPrincipal(as); err != nil {
+			return api.RemoteDecision{}, err
+		}
+	}
+	q, code, err := c.remote.consents.Approve(auth.Approval{Consent: in.Request, Principal: as, Narrow: narrow}, c.cfg.Now(), c.cfg.Random)
 	if err != nil {
 		return api.RemoteDecision{}, err
 	}
@@ -298,7 +305,7 @@ func (c *Control) RemoteClients(ctx context.Context, in api.RemoteClientsQuery) 
 
 func (c *Control) clientView(d auth.Delegation) api.RemoteClient {
 	return api.RemoteClient{
-		ID: d.ID, State: d.At(c.cfg.Now()), Client: d.Client, Redirect: d.Redirect, Issuer: d.Issuer, Scopes: d.Scopes,
+		ID: d.ID, State: d.At(c.cfg.Now()), Client: d.Client, As: d.Principal, Redirect: d.Redirect, Issuer: d.Issuer, Scopes: d.Scopes,
 		Made: d.Made, Refreshed: d.Refreshed, Expires: d.Expires, Revoked: d.Revoked, Why: d.Why,
 	}
 }

@@ -78,6 +78,14 @@ type Grant struct {
 	At        time.Time `json:"granted_at"`
 }
 
+// CheckPrincipal refuses what cannot name a principal. ARGUMENT_INVALID.
+func CheckPrincipal(name string) error {
+	if !principalForm().MatchString(name) {
+		return operation.Refuse(operation.ArgumentInvalid, "%s is no name of a principal", quoted(name)).With("argument", "principal")
+	}
+	return nil
+}
+
 // GrantRequest asks for a grant.
 type GrantRequest struct {
 	About     string
@@ -95,11 +103,12 @@ func GrantSession(in GrantRequest) (Grant, error) { return grant(in, given) }
 func GrantProject(in GrantRequest) (Grant, error) { return grant(in, onProject) }
 
 func grant(in GrantRequest, roles []Role) (Grant, error) {
+	if err := CheckPrincipal(in.Principal); err != nil {
+		return Grant{}, err
+	}
 	switch {
 	case !slices.Contains(roles, in.Role):
 		return Grant{}, operation.Refuse(operation.ArgumentInvalid, "the role %s cannot be given here", quoted(string(in.Role))).With("argument", "role").With("roles", roles)
-	case !principalForm().MatchString(in.Principal):
-		return Grant{}, operation.Refuse(operation.ArgumentInvalid, "%s is no name of a principal", quoted(in.Principal)).With("argument", "principal")
 	case in.Principal == Operator:
 		return Grant{}, operation.Refuse(operation.ArgumentInvalid, "the owner of the daemon needs no grant").With("argument", "principal")
 	}
