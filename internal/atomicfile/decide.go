@@ -44,7 +44,11 @@ func (s Swap) Decide(ctx context.Context) (Verdict, error) {
 		return s.returned(ctx, target, at)
 	}
 	if s.Hold || staged.Absent || at == AtNew && !s.Old.Absent && s.Old.Is(staged) {
-		return Verdict{At: at}, nil
+		err := s.sync() // a process that was killed may have put it there
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // a directory that is gone has no names
+		}
+		return Verdict{At: at}, err
 	}
 	// Our own, or the old file, of which there is a backup.
 	if err := s.Disk.Remove(s.Staged); err != nil {

@@ -158,3 +158,23 @@ func TestCloneFails(t *testing.T) {
 		}
 	}
 }
+
+// TestMoveAgain: a packet that was moved before is there, and one that is nowhere is not moved.
+func TestMoveAgain(t *testing.T) {
+	s := newShed(t)
+	p, to := s.area.Packet("ws_1"), s.area.InTrash("ws_1")
+	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.area.Move(p, to); err != nil {
+			t.Fatal(err)
+		}
+		if there, err := to.Exists(); err != nil || !there {
+			t.Fatalf("moved: %v, %v", there, err)
+		}
+	}
+	if err := s.area.Move(p, s.area.Aside("ws_1")); CodeOf(err) == "" {
+		t.Errorf("one that is elsewhere: %v", err)
+	}
+}

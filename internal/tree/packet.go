@@ -265,7 +265,8 @@ func (p Packet) IsAside() bool { return filepath.Base(filepath.Dir(p.Dir)) == qu
 // IsInTrash says whether the packet is in a trash.
 func (p Packet) IsInTrash() bool { return filepath.Base(filepath.Dir(p.Dir)) == trashDir }
 
-// Move moves a packet within the area, as it is and in one step. Exists: something has the other name.
+// Move moves a packet within the area, as it is and in one step. Of one that a process has moved that was killed it makes that
+// durable. Exists: something has the other name.
 func (a *Area) Move(p, to Packet) error {
 	from, err := enter(a.dir, filepath.Base(filepath.Dir(p.Dir)))
 	if err != nil {
@@ -279,7 +280,10 @@ func (a *Area) Move(p, to Packet) error {
 	defer into.Close()
 	crash.Point("ws.move.before")
 	if err := atomicfile.MoveAt(from, filepath.Base(p.Dir), into, filepath.Base(to.Dir)); err != nil {
-		return writing(err, p.Dir)
+		there, unread := to.Exists()
+		if gone := errors.Is(err, fs.ErrNotExist); !gone || unread != nil || !there {
+			return writing(err, p.Dir)
+		}
 	}
 	crash.Point("ws.move.after")
 	return writing(errors.Join(syncDir(from), syncDir(into)), p.Dir)

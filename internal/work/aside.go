@@ -69,12 +69,13 @@ func (s *Service) moveAside(ctx context.Context, w workspace.Workspace) error {
 	defer area.Close()
 	aside := area.Aside(w.ID)
 	there, err := p.Exists()
-	if err == nil && there {
-		err = area.Move(p, aside)
-	} else if err == nil {
+	if err == nil && !there {
 		if there, err = aside.Exists(); !there {
 			return problem(err) // it is missing
 		}
+	}
+	if err == nil {
+		err = area.Move(p, aside)
 	}
 	if err != nil {
 		return problem(err)

@@ -498,11 +498,7 @@ func (r *resumption) back() (any, error) {
 	w := &r.was.Workspace
 	if r.was.Aside != "" {
 		to := r.area.Packet(w.ID)
-		there, err := to.Exists()
-		if err == nil && !there {
-			err = moved(r.area, tree.Packet{Dir: r.was.Aside}, to)
-		}
-		if err != nil {
+		if err := moved(r.area, tree.Packet{Dir: r.was.Aside}, to); err != nil {
 			return nil, problem(err)
 		}
 		w.Dir = to.Dir

@@ -169,7 +169,11 @@ func (r *retirement) run(context.Context) (any, error) {
 	defer area.Close()
 	trash := area.InTrash(r.p.ID)
 	r.dir = trash.Dir
-	if there, err := r.p.dir.Exists(); err != nil || !there {
+	there, err := r.p.dir.Exists()
+	if err == nil && !there {
+		there, err = trash.Exists()
+	}
+	if err != nil || !there {
 		return r.was.Answer, problem(err)
 	}
 	return r.was.Answer, moved(area, r.p.dir, trash)
