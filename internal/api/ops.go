@@ -90,6 +90,8 @@ var Ops = []Op{
 	{Name: "server.enable", Method: "POST", Path: "/v1/servers/{server}/enable", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "Route a server again"},
 	{Name: "server.disable", Method: "POST", Path: "/v1/servers/{server}/disable", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "Stop routing a server and end its processes"},
 	{Name: "server.restart", Method: "POST", Path: "/v1/servers/{server}/restart", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "End the processes of a server; the next call starts new ones"},
+	{Name: "server.login", Method: "POST", Path: "/v1/servers/{server}/login", Need: Change, In: LogIn{}, Out: LogInStep{}, Keyed: true, Stream: true, Short: "Sign in at a server behind a URL (OAuth)"},
+	{Name: "server.logout", Method: "POST", Path: "/v1/servers/{server}/logout", Need: Change, In: ServerRef{}, Out: Done{}, Keyed: true, Short: "Forget the sign-in at a server"},
 	{Name: "server.import", Method: "POST", Path: "/v1/servers/import", Need: Change, In: ImportServers{}, Out: ImportReport{}, Keyed: true, Short: "Add several servers; what is there already is not touched"},
 	{Name: "catalog.list", Method: "GET", Path: "/v1/catalog", Need: Read, In: CatalogQuery{}, Out: CatalogPage{}, Short: "Entries of the catalog as they are governed, without values"},
 	{Name: "catalog.show", Method: "GET", Path: "/v1/catalog/{server}/entry", Need: Read, In: ServerRef{}, Out: CatalogEntry{}, Short: "One entry of the catalog as it is governed, without values"},

@@ -120,6 +120,9 @@ type Service interface {
 	DisableServer(ctx context.Context, in ServerRef) (Done, error)
 	RestartServer(ctx context.Context, in ServerRef) (Done, error)
 	ImportServers(ctx context.Context, in ImportServers) (ImportReport, error)
+	// LogIn gives a line with the address for the browser, and one that says how it ended.
+	LogIn(ctx context.Context, in LogIn, emit func(LogInStep) error) error
+	LogOut(ctx context.Context, in ServerRef) (Done, error)
 
 	Catalog(ctx context.Context, in CatalogQuery) (CatalogPage, error)
 	CatalogServer(ctx context.Context, in ServerRef) (CatalogEntry, error)

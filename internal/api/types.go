@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/converge"
 	"mcpx/internal/gateway"
@@ -143,6 +144,7 @@ type Server struct {
 	Advice   []string             `json:"advice,omitempty"`  // what a person may want to change
 	Overlay  bool                 `json:"overlay,omitempty"` // offered by `mcpx up` for its run only, not in the catalog
 	Status   gateway.ServerStatus `json:"status"`
+	SignIn   *auth.SignIn         `json:"sign_in,omitempty"` // how mcpx stands with a server that asks for a sign-in
 	// Operation is the id under which it was added or edited; only in the answer to that.
 	Operation string `json:"operation,omitempty"`
 	// Effect is what an edit did to what was running; only in the answer to that.
@@ -312,6 +314,8 @@ type Process struct {
 	LastError  string    `json:"last_error,omitempty"`
 	ErrorAt    time.Time `json:"error_at,omitzero"`
 	NextTry    time.Time `json:"next_try,omitzero"`
+	// SignIn is how mcpx stands with a server that asks for a sign-in.
+	SignIn *auth.SignIn `json:"sign_in,omitempty"`
 }
 
 // ProcessPage is the table of `mcpx ps`.

@@ -126,6 +126,8 @@ var jsonOf = map[string][]string{
 	"server enable":                {"a"},
 	"server import":                {"{FILE}"},
 	"server list":                  {},
+	"server login":                 {"a", "--no-browser"},
+	"server logout":                {"a"},
 	"server logs":                  {"a"},
 	"server remove":                {"a"},
 	"server restart":               {"a"},

@@ -61,6 +61,7 @@ func (e *Env) printServer(w io.Writer, s api.Server) {
 		add("remote", s.HTTP.URL)
 		add("headers", bindingLines(s.HTTP.Headers))
 		add("transport", string(s.HTTP.Transport))
+		signInRows(add, s.SignIn, e.Now())
 	}
 	add("sharing", string(s.Sharing))
 	add("protocol", string(s.Protocol))

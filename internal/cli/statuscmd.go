@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/auth"
 )
 
 // running is a client of a daemon that runs; without one the commands that only look say so and do not start one.
@@ -140,6 +141,12 @@ func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
 			lastError = short(p.LastError, 60)
 			if !p.ErrorAt.IsZero() {
 				lastError = fmt.Sprintf("%s ago: %s", age(now.Sub(p.ErrorAt)), lastError)
+			}
+		}
+		if p.SignIn != nil && (p.SignIn.State != auth.SignedIn || len(p.SignIn.Lacks) > 0 || p.LastError == "") {
+			lastError = signInText(p.SignIn, now)
+			if p.SignIn.State != auth.SignedIn || len(p.SignIn.Lacks) > 0 {
+				lastError += fmt.Sprintf(" (%s server login %s)", e.self(), p.Server)
 			}
 		}
 		if p.NextTry.After(now) {

@@ -42,7 +42,7 @@ func commands() []Command {
 		approvalList, approvalShow, approvalApprove, approvalDeny,
 		apply, rollback,
 		credentialAdd, credentialSet, credentialList, credentialShow, credentialCheck, credentialBind, credentialGrant, credentialRotate, credentialMove, credentialRemove,
-		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart,
+		serverAdd, serverList, serverShow, serverEdit, serverRemove, serverEnable, serverDisable, serverRestart, serverLogin, serverLogout,
 		serverLogs, serverTools, serverCall, serverImport,
 		projectAdd, projectList, projectShow, projectRemove, projectRebind, projectGrant, projectTrust,
 		sessionList, sessionShow, sessionGrant, sessionHandoff, sessionClose,

@@ -108,6 +108,8 @@ type Config struct {
 	// Remote is the listener for clients of other machines; RemoteKey seals the ids of such clients.
 	Remote    RemoteListener
 	RemoteKey []byte
+	// SignIns is mcpx as client of servers that ask for a sign-in.
+	SignIns SignIns
 	// Documents loads what a client says of itself at the URL that is its id.
 	Documents func(ctx context.Context, id string) (auth.Client, error)
 	// Issued verifies an access token that an issuer which is not ours gave for a resource.
@@ -231,6 +233,7 @@ func New(c Config) (*Control, error) {
 		{"Adapter", c.Adapter == ""},
 		{"Program", c.Program == ""},
 		{"Secrets", c.Secrets == nil},
+		{"SignIns", c.SignIns == nil},
 		{"Resident", c.Resident == nil},
 		{"Stop", c.Stop == nil},
 		{"Restart", c.Restart == nil},

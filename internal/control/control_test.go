@@ -98,6 +98,7 @@ type bench struct {
 	holds        fakeHolds
 	work         fakeWork
 	keeper       fakeRetention
+	signIns      fakeSignIns
 	remoted      fakeRemote
 }
 
@@ -152,7 +153,7 @@ func newBench(t *testing.T, overlay ...catalog.Server) (*bench, context.Context)
 		ParseAgent: func(name string) (string, error) { return name, nil },
 		Person:     func(int) (Asker, error) { return Asker{Terminal: "/dev/pts/1"}, b.person }, CheckBackup: func(string, converge.Written) error { return nil }, NotedHead: func() (event.Head, error) { return event.Head{}, nil },
 		Policy: func() converge.Policy { return b.policy }, TokenOnly: func() bool { return false }, Adapter: "1", Program: "/bin/mcpx",
-		Secrets:      newFakeSecrets(),
+		Secrets: newFakeSecrets(), SignIns: &b.signIns,
 		Certificates: func(context.Context) map[string]converge.Certificate { return b.certificates },
 		KeepCertificate: func(agent string, data []byte) error {
 			b.certificates[agent] = converge.Certificate{Version: string(data), Program: "p"}

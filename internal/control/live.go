@@ -122,6 +122,9 @@ func (c *Control) healthOf(servers []api.Server) api.Health {
 		health.Findings = append(health.Findings, api.Finding{Code: f.Code, Severity: converge.WeightBlocker, Subject: "store", Text: f.Message, Hint: f.Hint})
 	}
 	for _, s := range servers {
+		if finding, wrong := signInFinding(s); wrong {
+			health.Findings = append(health.Findings, finding)
+		}
 		if !s.Routable || !failing(s.Status) {
 			continue
 		}
@@ -162,7 +165,7 @@ func (c *Control) Processes(ctx context.Context, _ api.ProcessQuery) (api.Proces
 		return api.ProcessPage{}, err
 	}
 	page := api.ProcessPage{Processes: []api.Process{}}
-	for _, s := range append(servers, c.described(trusted)...) {
+	for _, s := range append(servers, c.described(ctx, trusted)...) {
 		page.Processes = append(page.Processes, c.rows(s)...)
 		if len(s.Status.Lanes) < 2 {
 			continue // one process is no waste, whatever its sharing
@@ -177,7 +180,7 @@ func (c *Control) Processes(ctx context.Context, _ api.ProcessQuery) (api.Proces
 func (c *Control) rows(s api.Server) []api.Process {
 	base := api.Process{
 		Server: s.Name, Kind: kindOf(s.Server), State: string(s.Status.State), Sharing: string(s.Sharing),
-		Restarts: s.Status.Restarts, LastError: s.Status.LastError, ErrorAt: s.Status.ErrorAt, NextTry: s.Status.NextTry,
+		Restarts: s.Status.Restarts, LastError: s.Status.LastError, ErrorAt: s.Status.ErrorAt, NextTry: s.Status.NextTry, SignIn: s.SignIn,
 	}
 	if len(s.Status.Lanes) == 0 {
 		base.Sessions, base.InFlight = s.Status.Sessions, s.Status.InFlight

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/id"
+	"mcpx/internal/key"
 	"mcpx/internal/secret"
 	"mcpx/internal/store"
 )
@@ -174,7 +176,7 @@ func (c *Control) RemoveServer(ctx context.Context, in api.ServerRef) (api.Done,
 	if err := c.allow(ctx, "server.remove"); err != nil {
 		return api.Done{}, err
 	}
-	var name string
+	var gone catalog.Server
 	err := c.mutate(ctx, func(ctx context.Context, tx store.Tx) error {
 		s, err := c.find(ctx, tx, in.Name)
 		if err != nil {
@@ -183,7 +185,7 @@ func (c *Control) RemoveServer(ctx context.Context, in api.ServerRef) (api.Done,
 		if err := c.inFile(s); err != nil {
 			return err
 		}
-		name = s.Name
+		gone = s
 		if err := tx.DeleteServer(ctx, catalog.DeleteServer{ID: s.ID}); err != nil {
 			return err
 		}
@@ -192,8 +194,13 @@ func (c *Control) RemoveServer(ctx context.Context, in api.ServerRef) (api.Done,
 	if err != nil {
 		return api.Done{}, err
 	}
-	c.cfg.Logs.Forget(name)
-	return api.Done{Server: name, State: "removed", Operation: api.OperationOf(ctx)}, nil
+	c.cfg.Logs.Forget(gone.Name)
+	if gone.HTTP != nil {
+		if _, err := c.endSignIn(context.WithoutCancel(ctx), gone); err != nil { // what stays is encrypted, and nothing leads there
+			c.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "sign-in of a removed server not forgotten", slog.String(key.Server, gone.Name), slog.Any(key.Cause, err))
+		}
+	}
+	return api.Done{Server: gone.Name, State: "removed", Operation: api.OperationOf(ctx)}, nil
 }
 
 // EnableServer routes an entry again.
@@ -243,6 +250,7 @@ func (c *Control) RestartServer(ctx context.Context, in api.ServerRef) (api.Done
 	if !s.Routable {
 		return api.Done{}, notRouted(s)
 	}
+	c.cfg.SignIns.Retry(s.Server)
 	if err := c.cfg.Gateway.Restart(s.Name); err != nil {
 		return api.Done{}, err
 	}
@@ -331,17 +339,17 @@ func (c *Control) views(ctx context.Context) ([]api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.described(all), nil
+	return c.described(ctx, all), nil
 }
 
-func (c *Control) described(all []catalog.Server) []api.Server {
+func (c *Control) described(ctx context.Context, all []catalog.Server) []api.Server {
 	live := map[string]gateway.ServerStatus{}
 	for _, st := range c.cfg.Gateway.Status() {
 		live[st.Name] = st
 	}
 	views := make([]api.Server, 0, len(all))
 	for _, s := range all {
-		views = append(views, c.describe(s, live))
+		views = append(views, c.describe(ctx, s, live))
 	}
 	slices.SortFunc(views, func(a, b api.Server) int { return strings.Compare(a.Name, b.Name) })
 	return views
@@ -362,12 +370,13 @@ func (c *Control) view(ctx context.Context, name string) (api.Server, error) {
 	return api.Server{}, c.unknown(name, entries)
 }
 
-func (c *Control) describe(s catalog.Server, live map[string]gateway.ServerStatus) api.Server {
+func (c *Control) describe(ctx context.Context, s catalog.Server, live map[string]gateway.ServerStatus) api.Server {
 	overlay, ok := c.overlay[s.Name]
 	v := api.Server{
 		Server: s, Overlay: ok && overlay.ID == s.ID,
 		Route:  c.routeOf(s.Name),
 		Status: live[s.Name],
+		SignIn: c.signInView(ctx, s),
 	}
 	if v.Overlay {
 		v.Server = masked(s)

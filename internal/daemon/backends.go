@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpx/internal/api"
+	"mcpx/internal/auth"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
@@ -29,11 +30,11 @@ func (d *Daemon) newGateway(epoch store.Epoch, tails *telemetry.Tails, tools gat
 	if err != nil {
 		return nil, err
 	}
-	http, err := d.http()
-	if err != nil {
+	if d.secrets, err = d.newSecrets(); err != nil {
 		return nil, err
 	}
-	if d.secrets, err = d.newSecrets(); err != nil {
+	http, err := d.http()
+	if err != nil {
 		return nil, err
 	}
 	seal, err := stateKey(d.cfg.Paths)
@@ -176,7 +177,15 @@ func (d *Daemon) reachURL(ctx context.Context, raw string) error {
 	return conn.Close()
 }
 
-// http connects to remote servers.
-func (d *Daemon) http() (*httpedge.Upstream, error) {
-	return httpedge.NewUpstream(httpedge.UpstreamConfig{Now: d.cfg.Now, Log: telemetry.For(d.cfg.Log, "httpedge"), Version: d.cfg.Version})
+// http connects to remote servers, and signs in at them.
+func (d *Daemon) http() (up *httpedge.Upstream, err error) {
+	log := telemetry.For(d.cfg.Log, "httpedge")
+	d.signIns, err = httpedge.NewSignIns(httpedge.SignInsConfig{
+		Store: d.secrets, Now: d.cfg.Now, Log: log, Version: d.cfg.Version,
+		Ended: func(s catalog.Server, was auth.SignIn) { d.control.SignInEnded(s, was) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return httpedge.NewUpstream(httpedge.UpstreamConfig{Now: d.cfg.Now, Log: log, Version: d.cfg.Version, SignIns: d.signIns, Redact: d.redact.Text})
 }

@@ -78,6 +78,7 @@ type Daemon struct {
 	jobAbove  func(line []int) (job string, err error)                               // of a process and its ancestors; nil: no commands are run here
 	redact    secret.Redactor
 	secrets   *secret.Resolver
+	signIns   *httpedge.SignIns
 	gateway   *gateway.Gateway
 	control   *control.Control
 	local     *localapi.Server
@@ -260,7 +261,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 		Secrets: d.secrets, Resident: resident, Daemon: d.about, Stop: d.askStop, Restart: d.Restart, Reload: d.reload,
 		Directories: directories{d}, HandoffKey: workKey(seal), Holds: d.worker, Work: d.worker, Repositories: d.worker, Retention: d.keeper, Output: d.jobOutput,
 		Remote: d.public, RemoteKey: derivedKey(seal, "ids of clients over OAuth"), Documents: httpedge.NewDocuments(c.Now, auth.Outside).Client,
-		Issued:     httpedge.NewProvider(c.Now).Verify,
+		SignIns: d.signIns, Issued: httpedge.NewProvider(c.Now).Verify,
 		TokenFiles: tokenFiles{c.Paths}, Random: rand.Reader, ProbeHub: d.probeHub,
 		IDs: id.NewSource(c.Now, rand.Reader), Now: c.Now, Log: telemetry.For(c.Log, "control"), Overlay: c.Overlay.Servers,
 	})

@@ -60,6 +60,10 @@ const (
 	AuthTokenDenied  Kind = "auth.token_denied"
 	AuthOriginDenied Kind = "auth.origin_denied"
 
+	ServerSignedIn    Kind = "server.signed_in"
+	ServerSignedOut   Kind = "server.signed_out"
+	ServerSignInEnded Kind = "server.sign_in_ended"
+
 	RemoteOn            Kind = "remote.on"
 	RemoteOff           Kind = "remote.off"
 	RemoteApproved      Kind = "remote.approved"
@@ -212,6 +216,10 @@ var Kinds = map[Kind]string{
 	AuthTokenRevoked: "A token counts no more.",
 	AuthTokenDenied:  "Somebody without a valid token was refused.",
 	AuthOriginDenied: "A web page of another origin was refused.",
+
+	ServerSignedIn:    "mcpx is signed in at a server behind a URL; the event never holds a token.",
+	ServerSignedOut:   "The sign-in at a server was forgotten, because somebody wanted that or the server was removed.",
+	ServerSignInEnded: "The sign-in at a server counts no more: its tokens cannot be renewed, or the server does not take them.",
 
 	RemoteOn:            "Clients on other machines can ask for access.",
 	RemoteOff:           "No client on another machine has access any more.",

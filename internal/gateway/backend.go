@@ -95,6 +95,7 @@ type Failure struct {
 	Status int           // HTTP status, 0 without one
 	Wait   time.Duration // from Retry-After, 0 without one
 	Text   string        // for people, redacted, at most 500 bytes
+	Fix    bool          // it stays so until a person has done what Text says
 	Gone   bool          // the upstream session is unknown: Closed follows, and the request may go to a new session
 }
 

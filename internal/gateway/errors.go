@@ -38,6 +38,7 @@ type trouble struct {
 	wait  time.Duration // for unavailable and busy
 	exit  *Exit
 	code  int  // overrides the class's code, for refusals that are no loss
+	fix   bool // it stays so until a person has done what text says
 	stops bool // nothing is wrong but that a daemon ends or ended: whoever can ask the next one need not tell its client
 }
 
@@ -67,6 +68,9 @@ func (t trouble) body(id []byte, server, method string) []byte {
 	}
 	code, retry := t.class.codes()
 	data.Retry = retry
+	if t.fix {
+		data.Retry = "after_fix"
+	}
 	text := fmt.Sprintf("%s: %s", server, t.text)
 	if t.exit != nil {
 		data.Exit = &exit{Reason: string(t.exit.Reason), Signal: t.exit.Name}
@@ -117,7 +121,7 @@ func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message
 // startTrouble turns the error of a failed start into a trouble.
 func startTrouble(err error) trouble {
 	if t, ok := err.(*startError); ok { //nolint:errorlint // made and read in this package, never wrapped
-		return trouble{class: Unavailable, text: t.text, wait: t.wait, exit: t.exit}
+		return trouble{class: Unavailable, text: t.text, wait: t.wait, exit: t.exit, fix: t.fix}
 	}
 	f := fault.From(err)
 	text := f.Error()
@@ -127,6 +131,9 @@ func startTrouble(err error) trouble {
 	if f.Kind == fault.Busy {
 		return trouble{class: Busy, text: text, wait: time.Second}
 	}
+	if f.Kind == fault.Unauthenticated {
+		return trouble{class: Unavailable, text: text, fix: true}
+	}
 	return trouble{class: Unavailable, text: text, wait: time.Second}
 }
 
@@ -135,6 +142,7 @@ type startError struct {
 	text string
 	wait time.Duration
 	exit *Exit
+	fix  bool // it stays so until a person has done what text says
 }
 
 func (e *startError) Error() string {

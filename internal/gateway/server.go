@@ -197,8 +197,11 @@ func (s *Server) startFailed(err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history.Exited(s.g.now(), false, s.jitter(), err.Error())
 	s.lastErr, s.errAt = err.Error(), s.g.now()
+	if startTrouble(err).fix {
+		return // a pause before the next start would not help, and the start after the fix must not wait
+	}
+	s.history.Exited(s.g.now(), false, s.jitter(), err.Error())
 	if t, ok := errors.AsType[*startError](err); ok {
 		s.logged([]byte("mcpx: start failed: " + t.text + "\n"))
 	}

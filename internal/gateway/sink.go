@@ -155,7 +155,7 @@ func (s laneSink) Failed(ref uint64, f Failure) {
 	if c == nil {
 		return
 	}
-	t := trouble{class: f.Class, text: f.Text, wait: f.Wait}
+	t := trouble{class: f.Class, text: f.Text, wait: f.Wait, fix: f.Fix}
 	c.finish(answer{own: &t, status: f.Status})
 }
 

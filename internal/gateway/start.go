@@ -142,6 +142,9 @@ func (s *Server) handshakeLost(l *lane, a answer) error {
 	if a.own.exit != nil {
 		return &startError{text: a.own.exit.String() + " before it answered initialize", exit: a.own.exit, wait: time.Second}
 	}
+	if a.own.fix {
+		return &startError{text: a.own.text, fix: true}
+	}
 	return &startError{text: a.own.text, wait: max(a.own.wait, time.Second)}
 }
 

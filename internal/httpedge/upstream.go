@@ -44,6 +44,10 @@ type UpstreamConfig struct {
 	Version string // of the program, for User-Agent
 	// Proxy chooses a proxy for a request; nil takes the proxy variables of the environment.
 	Proxy func(*http.Request) (*url.URL, error)
+	// SignIns gives the tokens of servers at which somebody signed in; nil: there are none.
+	SignIns *SignIns
+	// Redact replaces secrets in a text; nil leaves it as it is.
+	Redact func(string) string
 }
 
 // Upstream opens links to MCP servers behind a URL: Streamable HTTP of both eras, and HTTP+SSE of 2024-11-05.
@@ -155,7 +159,7 @@ func (u *Upstream) Open(ctx context.Context, o gateway.Open, sink gateway.Sink) 
 	if err != nil {
 		return nil, err
 	}
-	l := newUpLink(u, o.Server.Name, target, own, sink)
+	l := newUpLink(u, o.Server, target, own, sink)
 	switch {
 	case o.Transport == catalog.TransportSSE:
 		l.mode = upSSE

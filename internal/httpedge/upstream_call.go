@@ -224,19 +224,14 @@ func (l *upLink) exchange(c *upCall) {
 		defer limit.Stop()
 	}
 	c.await()
-	req, err := l.newRequest(c.ctx, http.MethodPost, c)
-	if err != nil {
-		l.lost(c, err)
-		return
-	}
-	req = req.WithContext(httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
+	traced := httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(w httptrace.WroteRequestInfo) {
 			if w.Err == nil {
 				c.arrived(l.sink)
 			}
 		},
-	}))
-	resp, err := client.Do(req)
+	})
+	resp, err := l.do(client, func() (*http.Request, error) { return l.newRequest(traced, http.MethodPost, c) })
 	if err != nil {
 		l.lost(c, err)
 		return

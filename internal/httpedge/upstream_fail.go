@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/key"
 )
@@ -40,6 +40,15 @@ func (l *upLink) lost(c *upCall, err error) {
 		return // the lane knows: it asked for it, or Closed follows
 	case c.ctx.Err() != nil:
 		err = errors.New("no answer in time")
+	}
+	// What the sign-in says, not the transport: the request was not sent, or refused.
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		if f.Kind == fault.Unauthenticated {
+			l.fail(c, needsPerson(f, 0))
+			return
+		}
+		l.fail(c, gateway.Failure{Class: gateway.Unavailable, Text: f.Message + "; " + f.Hint, Wait: renewPause})
+		return
 	}
 	if written {
 		l.fail(c, gateway.Failure{Class: gateway.SentUnknown, Text: "the connection broke before the answer: " + upReason(err)})
@@ -76,7 +85,7 @@ func (l *upLink) refusal(resp *http.Response, body []byte) gateway.Failure {
 	quote := l.quote(resp, body)
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		f.Text = said + ": sign-in required, or the credential of this entry is wrong; check its headers"
+		return l.unauthorized(resp, said)
 	case status/100 == 3:
 		f.Text = said + upToward(resp) + "; only 307 and 308 inside the same origin are followed, so put the final URL into the entry"
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable, status/100 == 5 && f.Wait > 0:
@@ -113,21 +122,10 @@ func (l *upLink) clean(text string, limit int) string {
 	for _, secret := range l.hide {
 		text = strings.ReplaceAll(text, secret, "(redacted)")
 	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
-			return -1
-		}
-		return r
-	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
+	if redact := l.up.cfg.Redact; redact != nil {
+		text = redact(text) // tokens of sign-ins come and go
 	}
-	return text
+	return plainText(text, limit)
 }
 
 // upSecrets lists what must not appear in texts: header values of the entry, their parts behind a scheme such as

@@ -84,7 +84,7 @@ func TestUpstreamFailures(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 				_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}`)
 			},
-			want: want{gateway.NotSent, 401, 0, "sign-in required"},
+			want: want{gateway.Unavailable, 401, 0, "sign-in required"},
 		},
 		{
 			name:  "404 page without a session",

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 	"mcpx/internal/gateway"
 	"mcpx/internal/rpc"
@@ -55,6 +56,7 @@ const (
 type upLink struct {
 	up      *Upstream
 	server  string // name of the entry
+	entry   catalog.Server
 	sink    gateway.Sink
 	mode    upMode
 	target  *url.URL // where messages are POSTed
@@ -94,9 +96,9 @@ type upLink struct {
 
 var _ gateway.Link = (*upLink)(nil)
 
-func newUpLink(u *Upstream, server string, target *url.URL, own http.Header, sink gateway.Sink) *upLink {
+func newUpLink(u *Upstream, entry catalog.Server, target *url.URL, own http.Header, sink gateway.Sink) *upLink {
 	l := &upLink{
-		up: u, server: server, sink: sink, target: target, own: own, hide: upSecrets(target, own), started: u.cfg.Now(),
+		up: u, server: entry.Name, entry: entry, sink: sink, target: target, own: own, hide: upSecrets(target, own), started: u.cfg.Now(),
 		done: make(chan struct{}), heard: make(chan struct{}), poke: make(chan struct{}, 1), calls: map[uint64]*upCall{},
 	}
 	l.life, l.stop = context.WithCancel(context.Background())
@@ -325,11 +327,7 @@ func (l *upLink) deleteSession() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), upEndWait)
 	defer cancel()
-	req, err := l.newRequest(ctx, http.MethodDelete, nil)
-	if err != nil {
-		return
-	}
-	resp, err := l.up.notes.Do(req)
+	resp, err := l.do(l.up.notes, func() (*http.Request, error) { return l.newRequest(ctx, http.MethodDelete, nil) })
 	if err != nil {
 		return
 	}

@@ -56,6 +56,9 @@ func (l *upLink) unreachable(cause error) error {
 // meet does the GET and reads up to the endpoint event.
 func (l *upLink) meet(ctx context.Context) error {
 	resp, err := l.get(ctx, "") //nolint:bodyclose // the stream lives as long as the link, and ends with it
+	if fault.KindOf(err) == fault.Unauthenticated {
+		return err
+	}
 	if err != nil {
 		return l.unreachable(err)
 	}

@@ -236,14 +236,13 @@ func (l *upLink) standaloneOnce(at *upCursor, opened *bool) (progress bool, err 
 
 // get opens a stream.
 func (l *upLink) get(ctx context.Context, last string) (*http.Response, error) {
-	req, err := l.newRequest(ctx, http.MethodGet, nil)
-	if err != nil {
-		return nil, err
-	}
-	if last != "" {
-		req.Header.Set("Last-Event-Id", last)
-	}
-	return l.up.streams.Do(req)
+	return l.do(l.up.streams, func() (*http.Request, error) {
+		req, err := l.newRequest(ctx, http.MethodGet, nil)
+		if err == nil && last != "" {
+			req.Header.Set("Last-Event-Id", last)
+		}
+		return req, err
+	})
 }
 
 func upIsStream(resp *http.Response) bool {

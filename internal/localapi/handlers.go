@@ -104,6 +104,8 @@ var handlers = map[string]handler{
 	"server.disable":      unary(api.Service.DisableServer),
 	"server.restart":      unary(api.Service.RestartServer),
 	"server.import":       unary(api.Service.ImportServers),
+	"server.login":        stream(api.Service.LogIn),
+	"server.logout":       unary(api.Service.LogOut),
 	"catalog.list":        unary(api.Service.Catalog),
 	"catalog.show":        unary(api.Service.CatalogServer),
 	"catalog.candidates":  unary(api.Service.Candidates),

@@ -381,7 +381,7 @@ func TestTable(t *testing.T) {
 		"credential.list": "Credentials", "credential.show": "Credential", "credential.set": "SetCredential", "credential.check": "CheckCredentials",
 		"credential.bind": "BindCredentials", "credential.grant": "GrantCredential", "credential.remove": "RemoveCredential",
 		"server.list": "Servers", "server.show": "Server", "server.add": "AddServer", "server.edit": "EditServer", "server.remove": "RemoveServer",
-		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers",
+		"server.enable": "EnableServer", "server.disable": "DisableServer", "server.restart": "RestartServer", "server.import": "ImportServers", "server.login": "LogIn", "server.logout": "LogOut",
 		"catalog.list": "Catalog", "catalog.show": "CatalogServer", "catalog.candidates": "Candidates", "catalog.review": "Review", "catalog.link": "LinkEntry",
 		"catalog.export": "ExportCatalog", "catalog.tools": "ReviewTools", "catalog.accept": "AcceptTools",
 		"project.list": "Projects", "project.show": "Project", "project.add": "AddProject", "project.remove": "RemoveProject", "project.rebind": "RebindProject", "trust.show": "ProjectTrust", "trust.decide": "TrustProject", "project.grant": "GrantProject",

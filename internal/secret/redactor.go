@@ -19,11 +19,12 @@ import (
 const minValue = 6
 
 // Redactor replaces values that were resolved, in all their usual encodings, and text that has the shape of a secret.
-// The number of values is bounded by the bindings of the catalog. The zero Redactor is ready to use.
+// The number of values is bounded by the bindings of the catalog, and by maxPassing. The zero Redactor is ready to use.
 type Redactor struct {
 	mu       sync.RWMutex      // guards all fields
 	markers  map[string]string // by encoded value
 	patterns []string          // the same, longest first
+	passing  [][]string        // encoded values that came by AddPassing, the oldest first
 	replacer *strings.Replacer // nil until the first value
 }
 
@@ -34,19 +35,53 @@ func (r *Redactor) Add(name, value string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.learnLocked(name, value)) > 0 {
+		r.compileLocked()
+	}
+}
+
+// maxPassing bounds the values that are replaced by others again and again, such as tokens that are renewed each hour. The
+// ones that are forgotten ended long ago.
+const maxPassing = 64
+
+// AddPassing is Add for a value that has a short life.
+func (r *Redactor) AddPassing(name, value string) {
+	if len(value) < minValue {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	learned := r.learnLocked(name, value)
+	if len(learned) == 0 {
+		return
+	}
+	r.passing = append(r.passing, learned)
+	if len(r.passing) > maxPassing {
+		for _, form := range r.passing[0] {
+			delete(r.markers, form)
+		}
+		r.passing = r.passing[1:]
+	}
+	r.compileLocked()
+}
+
+// learnLocked takes the encodings of a value that are not known yet, and gives them.
+func (r *Redactor) learnLocked(name, value string) (learned []string) {
 	if r.markers == nil {
 		r.markers = map[string]string{}
 	}
 	marker := Marker(name)
-	before := len(r.markers)
 	for _, form := range forms(value) {
 		if _, known := r.markers[form]; !known && len(form) >= minValue {
 			r.markers[form] = marker
+			learned = append(learned, form)
 		}
 	}
-	if len(r.markers) == before {
-		return
-	}
+	return learned
+}
+
+// compileLocked makes the replacer anew.
+func (r *Redactor) compileLocked() {
 	// At one place of the text the longest form wins: a value may be the beginning of another one.
 	r.patterns = r.patterns[:0:0]
 	for form := range r.markers {
