@@ -22,6 +22,10 @@ func fold(name string) string {
 	b.Grow(len(name))
 	for i, r := range name {
 		switch {
+		case 'A' <= r && r <= 'Z':
+			b.WriteByte(byte(r) + 'a' - 'A')
+		case r < 0x80:
+			b.WriteByte(byte(r))
 		case r == unicode.ReplacementChar && name[i] >= 0x80 && !strings.HasPrefix(name[i:], "\uFFFD"):
 			b.WriteByte(name[i]) // no UTF-8: the byte stays
 		case ignorable(r):
@@ -34,9 +38,6 @@ func fold(name string) string {
 
 // foldRune is the full case folding of what can stand for letters of the lists, the simple one of everything else.
 func foldRune(r rune) string {
-	if r < 0x80 {
-		return string(unicode.ToLower(r))
-	}
 	switch r {
 	case 'ß', 'ẞ':
 		return "ss"

@@ -30,6 +30,9 @@ const (
 	copyBuffer = 256 << 10
 	// copySmall is the size, in bytes, up to which a file is read at once, and its second copy is in a pack with others.
 	copySmall = copyBuffer / 2
+	// flushEvery is how many bytes are copied before they are made durable while others are copied: the disk need not wait for
+	// the last one.
+	flushEvery = 32 << 20
 )
 
 // CopyOptions say what is copied.
@@ -89,7 +92,7 @@ func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Cop
 }
 
 func (r *Root) copier(to, twice string, o CopyOptions) *copier {
-	return &copier{root: r, to: to, twice: twice, o: o, clone: clone, seen: map[string]Facts{}, out: Copied{Shared: true, Noted: Noted{}}}
+	return &copier{root: r, to: to, twice: twice, o: o, clone: clone, flush: flushAll, seen: map[string]looked{}, due: make(chan struct{}, 1), out: Copied{Shared: true, Noted: Noted{}}}
 }
 
 // errMoved says that a tree was not the same from the beginning to the end of its copy.
@@ -101,14 +104,22 @@ type copier struct {
 	to, twice string
 	o         CopyOptions
 	clone     func(dst, src *os.File) error
-	seen      map[string]Facts // of everything that was looked at, for the second look
-	into      []*heldDir       // directories of the copy: of what the walk comes to, and those that it is in
-	pack      *packer          // of second copies; nil: none is made
-	plain     atomic.Bool      // files cannot share their bytes here
+	flush     func(dir string) error // makes a file system durable
+	seen      map[string]looked      // everything, for the second look
+	into      []*heldDir             // directories of the copy: of what the walk comes to, and those that it is in
+	pack      *packer                // of second copies; nil: none is made
+	plain     atomic.Bool            // files cannot share their bytes here
+	due       chan struct{}          // has an element when a flush is due
 
 	mu     sync.Mutex // guards what follows
 	out    Copied
 	copied int64 // bytes that are shared with no original
+}
+
+// looked is what was seen of an entry, and whether that is copied.
+type looked struct {
+	Facts
+	left bool // out
 }
 
 // dirs are the directories that it makes.
@@ -131,19 +142,33 @@ func (c *copier) run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, writing(c.pack.close(), c.twice)) }()
 	}
-	if err := c.all(ctx); err != nil {
-		return err
+	ahead := c.flushAhead()
+	if err = c.all(ctx); err == nil && c.pack != nil {
+		err = writing(c.pack.finish(), c.twice)
 	}
-	if c.pack != nil {
-		if err := c.pack.finish(); err != nil {
-			return writing(err, c.twice)
-		}
+	close(c.due)
+	if err != nil {
+		return errors.Join(err, writing(<-ahead, c.to))
 	}
 	flushed := make(chan error, 1)
-	go func() { flushed <- flushAll(c.to) }() // while everything is looked at once more: each takes its time
+	go func() { flushed <- errors.Join(<-ahead, c.flush(c.to)) }() // while everything is looked at once more: each takes its time
 	err = c.again(ctx)
 	c.out.Manifest.Sort()
 	return errors.Join(err, writing(<-flushed, c.to))
+}
+
+// flushAhead makes what is copied durable whenever that is due, until nothing is to come. An error is told once by the system: it
+// is one of the whole copy.
+func (c *copier) flushAhead() (ended <-chan error) {
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for range c.due {
+			err = errors.Join(err, c.flush(c.to))
+		}
+		done <- err
+	}()
+	return done
 }
 
 // all copies everything.
@@ -168,8 +193,9 @@ func (c *copier) all(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(errMoved, err)
 		}
-		c.seen[v.Path] = seen.Facts
-		if why := c.leftOut(seen); why != "" {
+		why := c.leftOut(seen)
+		c.seen[v.Path] = looked{seen.Facts, why != ""}
+		if why != "" {
 			if err := c.refused(v.Path, why); err != nil {
 				return err
 			}
@@ -386,6 +412,12 @@ func (c *copier) done(item Item, made Facts, shared bool) error {
 func (c *copier) fits(size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if before := c.copied; before/flushEvery != (before+size)/flushEvery {
+		select {
+		case c.due <- struct{}{}:
+		default: // it is told to already
+		}
+	}
 	c.copied += size
 	if c.o.Limit > 0 && c.copied > c.o.Limit {
 		return tooLarge("what is to be copied", c.o.Limit)
@@ -474,11 +506,11 @@ func (c *copier) again(ctx context.Context) error {
 		}
 		before, known := c.seen[v.Path]
 		now, err := v.Look()
-		if !known || err != nil || !now.same(before) && (!c.above(v.Path) || now.ID != before.ID) {
+		if !known || err != nil || !now.same(before.Facts) && (!c.above(v.Path) || now.ID != before.ID) {
 			return errors.Join(errMoved, err)
 		}
 		left--
-		if c.leftOut(now) != "" {
+		if before.left {
 			return fs.SkipDir
 		}
 		return nil

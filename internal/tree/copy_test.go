@@ -178,3 +178,29 @@ func TestMoveAgain(t *testing.T) {
 		t.Errorf("one that is elsewhere: %v", err)
 	}
 }
+
+// TestFlushAhead: a large copy is made durable while it is made, and an error of that is one of the copy though the last flush has none.
+func TestFlushAhead(t *testing.T) {
+	s := newShed(t)
+	if err := os.WriteFile(s.path("a"), []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, fails := range map[string]bool{"well": false, "an error": true} {
+		c := s.root.copier(filepath.Join(s.state, name), "", CopyOptions{})
+		c.clone = func(_, _ *os.File) error { return errors.ErrUnsupported }
+		c.copied = flushEvery - 1
+		flushes := 0
+		c.flush = func(string) error {
+			if flushes++; flushes == 1 && fails {
+				return unix.EIO
+			}
+			return nil
+		}
+		if err := c.run(t.Context()); errors.Is(err, unix.EIO) != fails || !fails && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if flushes != 2 {
+			t.Errorf("%s: %d flushes", name, flushes)
+		}
+	}
+}

@@ -60,13 +60,18 @@ func (m Manifest) Digest() string {
 	sum := sha256.New()
 	var line []byte
 	for _, i := range m.Items {
-		line = append(append(line[:0], i.Kind...), ' ')
-		line = append(strconv.AppendUint(line, uint64(i.Mode), 8), ' ')
-		line = append(append(line, i.Digest...), ' ')
-		line = append(append(line, text.EncodePath(string(i.Path))...), '\n')
+		line = append(i.appendTo(line[:0]), '\n')
 		sum.Write(line)
 	}
 	return treeDigest + hex.EncodeToString(sum.Sum(nil))
+}
+
+// appendTo appends what counts of an entry: its kind, permissions, digest and path.
+func (i Item) appendTo(line []byte) []byte {
+	line = append(append(line, i.Kind...), ' ')
+	line = append(strconv.AppendUint(line, uint64(i.Mode), 8), ' ')
+	line = append(append(line, i.Digest...), ' ')
+	return append(line, text.EncodePath(string(i.Path))...)
 }
 
 // Difference is how what is there differs from a manifest.

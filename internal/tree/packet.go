@@ -2,9 +2,7 @@ package tree
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,7 +16,7 @@ import (
 )
 
 // Packet is the directory of a workspace: its working copy, the bytes of its BASE, each under its hash or in a pack, and a
-// manifest for each BASE that it had.
+// record for each BASE that it had.
 type Packet struct{ Dir string }
 
 // Packet is the workspace of this name in the area.
@@ -44,10 +42,6 @@ func (p Packet) packs(digest string) bool {
 	return err == nil
 }
 
-func (p Packet) manifest(rev int) string {
-	return filepath.Join(p.Dir, fmt.Sprintf("base-%d.json", rev))
-}
-
 // Make makes the directory, which does not exist.
 func (p Packet) Make() error { return writing(os.Mkdir(p.Dir, 0o700), p.Dir) }
 
@@ -68,12 +62,6 @@ func (p Packet) Gone() (bool, error) {
 	}
 	_, err = os.ReadDir(filepath.Dir(p.Dir))
 	return err == nil, reading(err, p.Dir)
-}
-
-// Record is what a packet says of itself: enough to go on when nobody else knows it.
-type Record struct {
-	About    json.RawMessage `json:"about"` // the business of the caller
-	Manifest Manifest        `json:"manifest"`
 }
 
 // Lay puts what is below another root into the working copy, at paths that are not there, as CopyTo does; the bytes that are to be
@@ -128,39 +116,6 @@ func (p Packet) Lay(ctx context.Context, from *Root, o CopyOptions) (Copied, err
 		return got, err
 	}
 	return got, writing(errors.Join(os.RemoveAll(laid), flushAll(p.Dir)), p.Dir)
-}
-
-// Write makes the record of a revision durable.
-func (p Packet) Write(rev int, r Record) error {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return writing(atomicfile.Write(p.manifest(rev), raw, 0o600), p.Dir)
-}
-
-// Read reads the record of a revision.
-func (p Packet) Read(rev int) (r Record, err error) {
-	raw, err := os.ReadFile(p.manifest(rev))
-	if err != nil {
-		return r, reading(err, p.Dir)
-	}
-	return r, json.Unmarshal(raw, &r)
-}
-
-// Latest is the highest revision that has a record; 0: none has.
-func (p Packet) Latest() (rev int, err error) {
-	all, err := os.ReadDir(p.Dir)
-	if err != nil {
-		return 0, reading(err, p.Dir)
-	}
-	for _, e := range all {
-		var n int
-		if _, err := fmt.Sscanf(e.Name(), "base-%d.json", &n); err == nil {
-			rev = max(rev, n)
-		}
-	}
-	return rev, nil
 }
 
 // Keep adds the bytes of files of the working copy to those of BASE, and makes them durable. FileBusy: they are others now.

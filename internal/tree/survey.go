@@ -32,6 +32,11 @@ func (r *Root) Survey(ctx context.Context, o SurveyOptions) (Manifest, error) {
 		mu    sync.Mutex // guards items
 		items []Item
 	)
+	add := func(i Item) {
+		mu.Lock()
+		defer mu.Unlock()
+		items = append(items, i)
+	}
 	into := io.Discard
 	if o.Read != nil {
 		into = counted(o.Read)
@@ -45,16 +50,21 @@ func (r *Root) Survey(ctx context.Context, o SurveyOptions) (Manifest, error) {
 		if err := read.Err(); err != nil {
 			return context.Cause(read)
 		}
+		item, err := v.item(o.Noted)
+		if err != nil {
+			return reading(err, v.Path)
+		}
+		if item.Digest != "" {
+			add(item)
+			return nil
+		}
 		release := v.Hold()
 		group.Go(func() error {
 			defer release()
-			item, err := v.item(read, o.Noted, into)
-			if err != nil {
+			if err := v.hash(read, &item, into); err != nil {
 				return reading(err, v.Path)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			items = append(items, item)
+			add(item)
 			return nil
 		})
 		return nil
@@ -98,9 +108,8 @@ func (r *Root) each(ctx context.Context, git bool, visit func(Visit) error) erro
 	return err
 }
 
-// item is the entry of a visit as a manifest has it. The bytes of a file are written to into as they are read; one that is as
-// it was noted is not read.
-func (v Visit) item(ctx context.Context, known Noted, into io.Writer) (Item, error) {
+// item is the entry of a visit as a manifest has it. A file that is not as it was noted has no digest: it has to be read.
+func (v Visit) item(known Noted) (Item, error) {
 	facts, err := look(v.dir.File, v.name)
 	if err != nil {
 		return Item{}, err
@@ -108,20 +117,7 @@ func (v Visit) item(ctx context.Context, known Noted, into io.Writer) (Item, err
 	i := Item{Path: RawPath(v.Path), Kind: facts.Kind, Mode: uint32(facts.Mode.Perm())}
 	switch facts.Kind {
 	case File:
-		if i.Size, i.Digest = facts.Size, known.digest(v.Path, facts); i.Digest != "" {
-			break
-		}
-		if i.Size <= copySmall {
-			err = v.small(ctx, &i, into)
-		}
-		if i.Size > copySmall || CodeOf(err) == LimitExceeded { // it has grown
-			var c Content
-			c, err = stable(ctx, v.dir.File, v.name, into)
-			i.Size, i.Digest, i.Mode = c.Size, c.SHA256, uint32(c.Mode.Perm())
-		}
-		if err != nil {
-			return Item{}, err
-		}
+		i.Size, i.Digest = facts.Size, known.digest(v.Path, facts)
 	case Link:
 		text, err := readlink(v.dir.File, v.name)
 		if err != nil {
@@ -134,6 +130,19 @@ func (v Visit) item(ctx context.Context, known Noted, into io.Writer) (Item, err
 		i.Digest = oddDigest
 	}
 	return i, nil
+}
+
+// hash reads a file as an item. Its bytes are written to into as they are read.
+func (v Visit) hash(ctx context.Context, i *Item, into io.Writer) (err error) {
+	if i.Size <= copySmall {
+		err = v.small(ctx, i, into)
+	}
+	if i.Size > copySmall || CodeOf(err) == LimitExceeded { // it has grown
+		var c Content
+		c, err = stable(ctx, v.dir.File, v.name, into)
+		i.Size, i.Digest, i.Mode = c.Size, c.SHA256, uint32(c.Mode.Perm())
+	}
+	return err
 }
 
 // smallBuffers are for files that are read at once.
@@ -185,6 +194,13 @@ func (r *Root) Item(ctx context.Context, path string) (Item, error) {
 	if p.Path != path {
 		return Item{Path: RawPath(path), Kind: Absent}, nil // it is reached through a link, or has another name
 	}
-	i, err := p.Visit().item(ctx, nil, io.Discard)
-	return i, reading(err, path)
+	v := p.Visit()
+	i, err := v.item(nil)
+	if err == nil && i.Digest == "" {
+		err = v.hash(ctx, &i, io.Discard)
+	}
+	if err != nil {
+		return Item{}, reading(err, path)
+	}
+	return i, nil
 }

@@ -4,7 +4,6 @@ package work
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -109,16 +108,12 @@ func TestOrphanInProject(t *testing.T) {
 	s := newShop(t)
 	own := filepath.Join(s.root, ".mcpx")
 	about := func(id, project string) string {
-		raw, err := json.Marshal(tree.Record{About: json.RawMessage(`{"workspace_id":"` + id + `","principal":"owner","project_id":"` + project + `","purpose":"says so","base":{"rev":1},"rev":7}`)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(raw)
+		return "base 1\n" + `{"workspace_id":"` + id + `","principal":"owner","project_id":"` + project + `","purpose":"says so","base":{"rev":1},"rev":7}` + "\n"
 	}
 	plant(t, map[string]string{
-		filepath.Join(own, "quarantine", "keep"):                     "",
-		filepath.Join(own, "workspaces", "ws_mine", "base-1.json"):   about("ws_mine", "proj_shop"),
-		filepath.Join(own, "workspaces", "ws_theirs", "base-1.json"): about("ws_theirs", "proj_other"),
+		filepath.Join(own, "quarantine", "keep"):                "",
+		filepath.Join(own, "workspaces", "ws_mine", "base-1"):   about("ws_mine", "proj_shop"),
+		filepath.Join(own, "workspaces", "ws_theirs", "base-1"): about("ws_theirs", "proj_other"),
 	})
 	s.next(t)
 	var purposes []string

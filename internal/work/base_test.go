@@ -70,7 +70,7 @@ func TestBaseChecked(t *testing.T) {
 	s := newShop(t)
 	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
 	w.write(t, "docs/mine.md", "mine\n")
-	plant(t, map[string]string{filepath.Join(filepath.Dir(w.Path), "base-1.json"): `{"about":{},"manifest":{"items":[]}}`})
+	plant(t, map[string]string{filepath.Join(filepath.Dir(w.Path), "base-1"): "base 1\n{}\n"})
 	refused(t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle), workspace.WrongState, fault.AfterFix)
 	gone := read[retired](t, s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-01"`, handle))
 	if got, err := os.ReadFile(filepath.Join(s.state, "snapshots", gone.Preserved, "tree/docs/mine.md")); err != nil || string(got) != "mine\n" {

@@ -17,13 +17,12 @@ type change struct {
 	inside         bool // of the scope
 }
 
-// changes compares a working copy with its BASE, in the order of walks.
+// changes compares a working copy with its BASE. Both are in the order of walks, and so is what comes of it.
 func changes(w workspace.Workspace, base, now tree.Manifest) ([]change, error) {
 	excludes, err := ignore.ParseGlobs(w.Excludes)
 	if err != nil {
 		return nil, err
 	}
-	was := byPath(base)
 	var all []change
 	add := func(path string, b, p tree.Item) {
 		if entryOf(b) == entryOf(p) {
@@ -32,19 +31,29 @@ func changes(w workspace.Workspace, base, now tree.Manifest) ([]change, error) {
 		inside := workspace.Inside(path, w.Mutable) || b.Kind == tree.Absent && p.Kind == tree.Directory && above(path, w.Mutable)
 		all = append(all, change{path, b, p, inside && !excluded(excludes, path)})
 	}
-	for _, i := range now.Items {
-		path := string(i.Path)
-		b, ok := was[path]
-		if !ok {
-			b = tree.Item{Path: i.Path, Kind: tree.Absent}
+	was, is := base.Items, now.Items // both are in the order of walks
+	first := func() int {
+		switch {
+		case len(is) == 0:
+			return -1
+		case len(was) == 0:
+			return 1
 		}
-		delete(was, path)
-		add(path, b, i)
+		return tree.Order(string(was[0].Path), string(is[0].Path))
 	}
-	for path, b := range was {
-		add(path, b, tree.Item{Path: b.Path, Kind: tree.Absent})
+	for len(was)+len(is) > 0 {
+		switch order := first(); {
+		case order < 0:
+			add(string(was[0].Path), was[0], tree.Item{Path: was[0].Path, Kind: tree.Absent})
+			was = was[1:]
+		case order > 0:
+			add(string(is[0].Path), tree.Item{Path: is[0].Path, Kind: tree.Absent}, is[0])
+			is = is[1:]
+		default:
+			add(string(is[0].Path), was[0], is[0])
+			was, is = was[1:], is[1:]
+		}
 	}
-	slices.SortFunc(all, func(a, b change) int { return walkOrder(a.path, b.path) })
 	return all, nil
 }
 

@@ -219,7 +219,7 @@ func (g *integration) plan(ctx context.Context) (err error) {
 	g.base = base
 	inside, outside := split(all)
 	g.outside = outside
-	if err := g.planAll(ctx, inside, byPath(base)); err != nil {
+	if err := g.planAll(ctx, inside, base); err != nil {
 		return err
 	}
 	if err := g.required(ctx); err != nil {
@@ -230,7 +230,7 @@ func (g *integration) plan(ctx context.Context) (err error) {
 }
 
 // planAll decides about changes, and says what becomes of their paths.
-func (g *integration) planAll(ctx context.Context, all []change, was map[string]tree.Item) (err error) {
+func (g *integration) planAll(ctx context.Context, all []change, was tree.Manifest) (err error) {
 	for _, c := range all {
 		one, err := g.decide(ctx, c, was)
 		if err != nil {
@@ -255,7 +255,7 @@ func (g *integration) planAll(ctx context.Context, all []change, was map[string]
 }
 
 // decide compares a path with what the project has there now.
-func (g *integration) decide(ctx context.Context, c change, base map[string]tree.Item) (pathPlan, error) {
+func (g *integration) decide(ctx context.Context, c change, base tree.Manifest) (pathPlan, error) {
 	one := pathPlan{change: c}
 	if c.proposed.Kind == tree.Other {
 		return one, operation.Refuse("SPECIAL_FILE", "%s is no plain file", c.path).With("path", c.path)
@@ -276,7 +276,7 @@ func (g *integration) decide(ctx context.Context, c change, base map[string]tree
 			if err != nil {
 				return one, err
 			}
-			if why, clash := workspace.Under(entryOf(itemAt(base, dir)), entryOf(there)); clash {
+			if why, clash := workspace.Under(entryOf(base.Find(dir)), entryOf(there)); clash {
 				one.decision = workspace.Decision{Action: workspace.Clash, Conflict: why}
 			}
 		}
@@ -292,13 +292,6 @@ func (g *integration) decide(ctx context.Context, c change, base map[string]tree
 		}
 	}
 	return one, nil
-}
-
-func itemAt(all map[string]tree.Item, path string) tree.Item {
-	if i, ok := all[path]; ok {
-		return i
-	}
-	return tree.Item{Kind: tree.Absent}
 }
 
 // directory is what the project has at the path of a directory, looked at once.
@@ -615,13 +608,9 @@ func (g *integration) stage(ctx context.Context) (any, error) {
 // next writes the BASE of the next revision: of each path in the scope what the working copy has. Where something was
 // merged, or the project's side was chosen, that is older than what the project has, as if the project had gone on since.
 func (g *integration) next(ctx context.Context) (workspace.Copied, error) {
-	now := byPath(g.base)
+	now := map[string]tree.Item{}
 	var files []tree.Item
 	for _, one := range g.paths {
-		if one.proposed.Kind == tree.Absent {
-			delete(now, one.path)
-			continue
-		}
 		now[one.path] = one.proposed
 		if one.proposed.Kind == tree.File {
 			files = append(files, one.proposed)
@@ -630,7 +619,7 @@ func (g *integration) next(ctx context.Context) (workspace.Copied, error) {
 	if err := g.p.dir.Keep(ctx, files...); err != nil {
 		return workspace.Copied{}, problem(err)
 	}
-	m := manifestOf(now)
+	m := g.base.With(now)
 	w := g.p.Workspace
 	w.Base.Rev, w.Base.Digest, w.Base.At = w.NextBase(), m.Digest(), g.s.cfg.Now()
 	about, err := json.Marshal(w)

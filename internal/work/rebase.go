@@ -52,10 +52,10 @@ func (r *resumption) rebase(ctx context.Context) error {
 	inside, _ := split(all)
 	// The working copy is what is changed, and the project what is proposed for it.
 	g := &integration{s: r.s, t: r.t, p: r.p, id: batchID(r.t.op), at: r.copy, copy: at, seen: map[string]tree.Item{}, turned: map[string]bool{}, names: map[tree.ID]uint64{}}
-	if err := g.planAll(ctx, inside, byPath(base)); err != nil {
+	if err := g.planAll(ctx, inside, base); err != nil {
 		return err
 	}
-	entries := byPath(base)
+	changed := map[string]tree.Item{}
 	r.was.Rebased = &rebased{Taken: []string{}, Conflicts: []conflictShown{}}
 	var kept []tree.Item
 	for _, one := range g.paths {
@@ -67,11 +67,7 @@ func (r *resumption) rebase(ctx context.Context) error {
 		if one.decision.Action != workspace.Keep {
 			r.was.Rebased.Taken = append(r.was.Rebased.Taken, text.EncodePath(one.path))
 		}
-		if one.proposed.Kind == tree.Absent {
-			delete(entries, one.path)
-			continue
-		}
-		entries[one.path] = one.proposed
+		changed[one.path] = one.proposed
 		if one.proposed.Kind == tree.File {
 			kept = append(kept, one.proposed)
 		}
@@ -82,7 +78,7 @@ func (r *resumption) rebase(ctx context.Context) error {
 	if r.was.Rebased.Batch, err = r.copy.root.Stage(ctx, r.area, g.id, g.intents, tree.Conditions{}); err != nil {
 		return problem(err)
 	}
-	m := manifestOf(entries)
+	m := base.With(changed)
 	w := r.was.Workspace
 	w.Base.Rev, w.Base.Digest, w.Base.At, w.Base.After = w.NextBase(), m.Digest(), r.s.cfg.Now(), after
 	r.was.Rebased.Base = w.Base

@@ -179,16 +179,15 @@ func (h *renamed) others(ctx context.Context) []lined {
 		return nil
 	}
 	defer top.Close()
-	base, scope := byPath(h.g.base), h.g.p.Mutable
+	scope := h.g.p.Mutable
 	var paths []string
 	_ = top.Walk(ctx, tree.WalkOptions{Ignored: true}, func(v tree.Visit) error { // what it cannot go into has no hints
-		_, before := base[v.Path]
 		switch {
 		case len(paths) == maxRenamedTo:
 			return fs.SkipAll
 		case v.Kind == tree.Directory && !workspace.Inside(v.Path, scope) && !above(v.Path, scope):
 			return fs.SkipDir
-		case v.Kind == tree.File && !before && workspace.Inside(v.Path, scope):
+		case v.Kind == tree.File && workspace.Inside(v.Path, scope) && h.g.base.Find(v.Path).Kind == tree.Absent:
 			paths = append(paths, v.Path)
 		}
 		return nil

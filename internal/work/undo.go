@@ -180,14 +180,11 @@ func (u *undo) baseAfter(was integrateEvidence) error {
 		if err != nil {
 			return err
 		}
-		entries, before := byPath(now), byPath(m)
+		before := map[string]tree.Item{}
 		for _, in := range u.back.Intents {
-			delete(entries, in.Path)
-			if i, ok := before[in.Path]; ok {
-				entries[in.Path] = i
-			}
+			before[in.Path] = m.Find(in.Path)
 		}
-		m = manifestOf(entries)
+		m = now.With(before)
 		u.was.Base = u.p.Base
 		u.was.Base.Digest = m.Digest()
 	}

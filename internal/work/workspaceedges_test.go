@@ -266,7 +266,7 @@ func TestRenamesRefuseNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.base = base
-	if err := g.planAll(t.Context(), all, byPath(base)); err != nil {
+	if err := g.planAll(t.Context(), all, base); err != nil {
 		t.Fatal(err)
 	}
 	w.remove(t, "docs/new.md") // after the plan was made

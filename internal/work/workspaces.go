@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -97,10 +98,10 @@ func (p packet) base() (tree.Manifest, error) { return baseIn(p.dir, p.Base) }
 // baseIn reads the manifest of a BASE in a packet. WORKSPACE_STATE: what is there is not that BASE.
 func baseIn(dir tree.Packet, base workspace.Copied) (tree.Manifest, error) {
 	r, err := dir.Read(base.Rev)
-	if err != nil {
+	if err != nil && !errors.Is(err, tree.ErrDamaged) {
 		return tree.Manifest{}, problem(err)
 	}
-	if r.Manifest.Digest() != base.Digest {
+	if err != nil || r.Manifest.Digest() != base.Digest {
 		return tree.Manifest{}, operation.Refuse(workspace.WrongState, "the record of BASE in %s is not the one that was written; copy what is needed from there to a new workspace", dir.Dir).
 			With("path", dir.Dir)
 	}
@@ -298,24 +299,6 @@ const conflictsDir = ".conflicts"
 func proposed(ctx context.Context, p packet, x *target) (tree.Manifest, error) {
 	m, err := x.root.Survey(ctx, tree.SurveyOptions{Skip: func(v tree.Visit) bool { return v.Path == conflictsDir }, Noted: p.dir.Noted()})
 	return m, problem(err)
-}
-
-// byPath is a manifest for looking up.
-func byPath(m tree.Manifest) map[string]tree.Item {
-	all := make(map[string]tree.Item, len(m.Items))
-	for _, i := range m.Items {
-		all[string(i.Path)] = i
-	}
-	return all
-}
-
-// manifestOf is the manifest of items.
-func manifestOf(all map[string]tree.Item) (m tree.Manifest) {
-	for _, i := range all {
-		m.Items = append(m.Items, i)
-	}
-	m.Sort()
-	return m
 }
 
 // entryOf is an item as decisions are made about it. Of a directory nothing counts but that it is one.
