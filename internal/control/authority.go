@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"mcpx/internal/api"
@@ -11,6 +13,8 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/id"
+	"mcpx/internal/operation"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 )
 
@@ -34,8 +38,12 @@ func (c *Control) refuseRemote(ctx context.Context, code string, refs event.Refs
 }
 
 // RegisterClient gives a client its id (RFC 7591). Nothing is kept.
-func (c *Control) RegisterClient(_ context.Context, name string, redirects []string) (auth.Client, error) {
-	return c.remote.registrar.Register(name, redirects)
+func (c *Control) RegisterClient(ctx context.Context, name string, redirects []string) (auth.Client, error) {
+	client, err := c.remote.registrar.Register(name, redirects)
+	if err != nil {
+		err = c.refuseRemote(ctx, "remote-registration-refused", nil, err)
+	}
+	return client, err
 }
 
 // client is who has an id: one that was given here, or the URL of a document.
@@ -237,6 +245,23 @@ func (c *Control) AdmitRemote(ctx context.Context, token string) (auth.Delegatio
 		c.denied(fromRemote(ctx), event.RemoteRefused, event.Refs{event.RefToken: d.ID}, "an access token was refused: "+fault.From(err).Message, fault.From(err))
 	}
 	return d, err
+}
+
+// TokenInAddress refuses a token in an address: addresses are kept in logs and histories (RFC 6750 section 5.3).
+func (c *Control) TokenInAddress(ctx context.Context) error {
+	err := fault.New(fault.Unauthenticated, "access-in-address").Saying("an access token in an address does not count").Hinting("send it in the header Authorization")
+	c.denied(fromRemote(ctx), event.RemoteRefused, nil, err.Message, err)
+	return err
+}
+
+// beyond are the refusals of a call that reaches for what its caller was not given.
+var beyond = []operation.Code{operation.SessionNotFound, operation.RoleDenied, operation.ProjectUnknown, session.HandoffInvalid}
+
+// RemoteCallRefused tells of a client on another machine that reached for what it was not given.
+func (c *Control) RemoteCallRefused(ctx context.Context, principal, tool string, r *operation.Refusal) {
+	if slices.Contains(beyond, r.Code) {
+		c.denied(fromRemote(ctx), event.RemoteRefused, nil, fmt.Sprintf("a call of %s by %s was refused: %s", tool, principal, r.Code), fault.New(fault.Denied, string(r.Code)))
+	}
 }
 
 // admitOwn looks up a token that was given here.

@@ -167,6 +167,12 @@ func (c *Control) OriginDenied(ctx context.Context, origin string) {
 	c.denied(ctx, event.AuthOriginDenied, event.Refs{}, why.Message, why)
 }
 
+// UserDenied tells of another user of the machine who was refused, at most once in refusedEvery.
+func (c *Control) UserDenied(ctx context.Context) {
+	why := fault.New(fault.Denied, "peer-refused").Saying("another user of this machine is not let in")
+	c.denied(ctx, event.AuthUserDenied, event.Refs{}, why.Message, why)
+}
+
 // denied tells of a refusal, at most once in refusedEvery for each code.
 func (c *Control) denied(ctx context.Context, kind event.Kind, refs event.Refs, text string, why *fault.Error) {
 	now := c.cfg.Now()

@@ -295,7 +295,7 @@ func (d *Daemon) buildEdges() error {
 	}, telemetry.For(d.cfg.Log, "httpedge"))
 	front, err := httpedge.NewFront(httpedge.FrontConfig{
 		Gateway: d.gateway, Log: telemetry.For(d.cfg.Log, "httpedge"), Gate: d.gate,
-		Admission: d.admission(), Token: d.control.Bearer, Foreign: d.control.OriginDenied,
+		Admission: d.admission(), Token: d.control.Bearer, Foreign: d.control.OriginDenied, Stranger: d.control.UserDenied,
 	})
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func (d *Daemon) buildEdges() error {
 		return err
 	}
 	d.local, err = localapi.New(localapi.Config{
-		Service: d.control, SameUser: sameUser, Routes: routes, ConnContext: identifyCaller, Log: log,
+		Service: d.control, SameUser: sameUser, Stranger: d.control.UserDenied, Routes: routes, ConnContext: identifyCaller, Log: log,
 		Gate: d.gate.Local, ConnState: d.gate.ConnState, Relayed: httpedge.WasRelayed, Token: d.control.NoToken,
 	})
 	return err

@@ -113,7 +113,7 @@ func (d *Daemon) recoverOperations(ctx context.Context) {
 // runtime is what serves /mcp.
 func (d *Daemon) runtime() (tools.Handler, error) {
 	return tools.NewRuntime(tools.RuntimeConfig{
-		Worker: d.worker, Who: d.front.Principal, Remote: fromRemote, Version: d.cfg.Version, Log: telemetry.For(d.cfg.Log, "tools"),
+		Worker: d.worker, Who: d.front.Principal, Remote: fromRemote, Refused: d.control.RemoteCallRefused, Version: d.cfg.Version, Log: telemetry.For(d.cfg.Log, "tools"),
 	})
 }
 

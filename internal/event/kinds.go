@@ -59,6 +59,7 @@ const (
 	AuthTokenRevoked Kind = "auth.token_revoked"
 	AuthTokenDenied  Kind = "auth.token_denied"
 	AuthOriginDenied Kind = "auth.origin_denied"
+	AuthUserDenied   Kind = "auth.user_denied"
 
 	ServerSignedIn    Kind = "server.signed_in"
 	ServerSignedOut   Kind = "server.signed_out"
@@ -216,6 +217,7 @@ var Kinds = map[Kind]string{
 	AuthTokenRevoked: "A token counts no more.",
 	AuthTokenDenied:  "Somebody without a valid token was refused.",
 	AuthOriginDenied: "A web page of another origin was refused.",
+	AuthUserDenied:   "Another user of the machine was refused.",
 
 	ServerSignedIn:    "mcpx is signed in at a server behind a URL; the event never holds a token.",
 	ServerSignedOut:   "The sign-in at a server was forgotten, because somebody wanted that or the server was removed.",

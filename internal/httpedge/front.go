@@ -41,6 +41,8 @@ type FrontConfig struct {
 	Token func(bearer string) (gateway.Caller, bool)
 	// Foreign hears of a web page that was refused: the origin that it named, or the host by which it came; nil nobody does.
 	Foreign func(ctx context.Context, origin string)
+	// Stranger hears of another user of the machine who was refused; nil nobody does.
+	Stranger func(context.Context)
 	// Gate leads to the next daemon after a hand-over; nil when there will be none.
 	Gate *Gate
 }

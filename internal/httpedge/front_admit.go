@@ -129,8 +129,11 @@ func (f *Front) peer(r *http.Request, peer *connPeer) (gateway.Caller, *gateway.
 	uid, err := peer.peerUID()
 	if err != nil || uid != f.uid {
 		text := "this address serves only the user who runs mcpx"
-		if err != nil {
+		switch {
+		case err != nil:
 			text = "the kernel cannot tell whose connection this is; use `mcpx connect`"
+		case f.cfg.Stranger != nil:
+			f.cfg.Stranger(r.Context())
 		}
 		return gateway.Caller{}, &gateway.Refusal{Status: http.StatusUnauthorized, Code: -32600, Message: text}
 	}

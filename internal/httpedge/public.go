@@ -32,6 +32,8 @@ type Authority interface {
 	EndAccess(ctx context.Context, token string) error
 	// AdmitRemote fails with Unauthenticated for a token that opens nothing.
 	AdmitRemote(ctx context.Context, token string) (auth.Delegation, error)
+	// TokenInAddress is the Unauthenticated for a client that put its token into an address.
+	TokenInAddress(ctx context.Context) error
 }
 
 // PublicConfig is what the listener for other machines needs. Everything is required.
@@ -161,8 +163,11 @@ func (p *Public) mcp(w http.ResponseWriter, r *http.Request) {
 		d   auth.Delegation
 		err error
 	)
-	if ok {
+	switch {
+	case ok:
 		d, err = p.cfg.Authority.AdmitRemote(r.Context(), bearer)
+	case r.URL.Query().Has("access_token"):
+		err = p.cfg.Authority.TokenInAddress(r.Context())
 	}
 	switch {
 	case ok && err == nil:

@@ -25,6 +25,7 @@ import (
 type Config struct {
 	Service  api.Service
 	SameUser func(net.Conn) (bool, error) // is the peer of the connection our own user, by the kernel's word
+	Stranger func(context.Context)        // hears of another user who was refused; nil: nobody does
 	Routes   http.Handler                 // the routes of the loopback listener, for mcpx connect; nil: none
 	// ConnContext adds what Routes wants to know of a connection; nil: nothing.
 	ConnContext func(context.Context, net.Conn) context.Context
@@ -210,7 +211,7 @@ func (s *Server) handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(api.HeaderLevel, strconv.Itoa(api.Level))
-		if err := admit(r); err != nil {
+		if err := s.admit(r); err != nil {
 			fail(w, err)
 			return
 		}
@@ -235,7 +236,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 
 // admit lets in what our own user sent, and nothing that a web page made: browsers always add Origin or Referer to a
 // request that can change something.
-func admit(r *http.Request) error {
+func (s *Server) admit(r *http.Request) error {
 	if r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" {
 		return fault.New(fault.Denied, "origin-refused").Saying("the local API does not answer web pages")
 	}
@@ -244,6 +245,9 @@ func admit(r *http.Request) error {
 		return fault.New(fault.Denied, "peer-unknown").Saying("the system does not tell who is connected").Because(p.err)
 	}
 	if !p.same {
+		if s.cfg.Stranger != nil {
+			s.cfg.Stranger(r.Context())
+		}
 		return fault.New(fault.Denied, "peer-refused").Saying("this daemon belongs to another user")
 	}
 	return nil

@@ -34,13 +34,15 @@ type Worker interface {
 	Tools() []work.Tool
 }
 
-// RuntimeConfig is what a Runtime needs. Everything is required.
+// RuntimeConfig is what a Runtime needs. Everything but Refused is required.
 type RuntimeConfig struct {
 	Worker Worker
 	// Who says on whose behalf a request of this machine is made; without an answer the request is refused. Remote says it of
 	// one that another machine was let in with; false: it is none.
-	Who     func(r *http.Request) (principal string, ok bool)
-	Remote  func(ctx context.Context) (Caller, bool)
+	Who    func(r *http.Request) (principal string, ok bool)
+	Remote func(ctx context.Context) (Caller, bool)
+	// Refused hears of a call from another machine that was refused; nil: nobody does.
+	Refused func(ctx context.Context, principal, tool string, r *operation.Refusal)
 	Version string
 	Log     *slog.Logger
 }
@@ -134,6 +136,9 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 					call.Forms, call.Said = who.rounds && showsForms(r.ClientCapabilities()), saidIn(r.Params)
 				}
 				a := c.Worker.Do(ctx, call)
+				if a.Refusal != nil && who.caller.Away && c.Refused != nil {
+					c.Refused(ctx, call.Principal, call.Tool, a.Refusal)
+				}
 				if a.Form != nil {
 					return asForm(a.Form), nil
 				}

@@ -116,6 +116,12 @@ func TestRT20RemoteSession(t *testing.T) {
 	g.Person("project", "grant", "shop", "--to", "bob", "--role", "editor")
 	says(bob, "session", `{"action":"open","project":"shop","operation_id":"open-bob-1"}`, `"role":"editor"`)
 	says(bob, "session", attach, "SESSION_NOT_FOUND") // the project is open to bob, the session of another is not
+	events := g.Must("audit", "list", "--json")
+	for _, refused := range []string{"SESSION_NOT_FOUND", "ROLE_DENIED", "HANDOFF_INVALID", "PROJECT_UNKNOWN"} {
+		if !strings.Contains(events, refused) {
+			t.Errorf("%s is not recorded", refused)
+		}
+	}
 	if list := g.Must("remote", "list"); !strings.Contains(list, "ann") || !strings.Contains(list, "bob") {
 		t.Errorf("who acts as whom is not shown:\n%s", list)
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -475,13 +476,21 @@ func TestRemoteAttacks(t *testing.T) {
 	})
 
 	t.Run("registrations", func(t *testing.T) {
+		many := 10_000
+		if full() {
+			many = 100_000
+		}
+		c.register()
 		before := size(t, g.Home)
-		const many = 2000
+		memory, _ := rig.Memory(g.PID())
 		for range many {
 			c.register()
 		}
 		if grown := size(t, g.Home) - before; grown > 64<<10 {
 			t.Errorf("%d registrations leave %d bytes", many, grown)
+		}
+		if now, _ := rig.Memory(g.PID()); now-memory > 32<<20 {
+			t.Errorf("%d registrations take %d bytes of memory", many, now-memory)
 		}
 		for name, body := range map[string]string{
 			"no address": `{}`, "javascript": `{"redirect_uris":["javascript:alert(1)"]}`, "http elsewhere": `{"redirect_uris":["http://evil.example/"]}`,
@@ -489,6 +498,65 @@ func TestRemoteAttacks(t *testing.T) {
 		} {
 			if answer, _ := c.do("POST", "/register", body, nil); answer.StatusCode != http.StatusBadRequest {
 				t.Errorf("%s: %d", name, answer.StatusCode)
+			}
+		}
+	})
+
+	t.Run("addresses of this machine", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var dialled atomic.Int64
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				dialled.Add(1)
+				_ = conn.Close() // that it was dialled is enough
+			}
+		}()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "127.1"} {
+			for _, target := range []string{"https://" + host + ":" + port + "/client", "http://" + host + ":" + port + "/client"} {
+				if answer, _ := c.do("GET", c.request(map[string]string{"client_id": target}), "", nil); answer.StatusCode != http.StatusBadRequest || answer.Header.Get("Location") != "" {
+					t.Errorf("a client that is %s: %d", target, answer.StatusCode)
+				}
+			}
+		}
+		target := "https://127.0.0.1:" + port
+		answer, text := c.do("POST", "/register", fmt.Sprintf(
+			`{"client_name":"Chat","redirect_uris":[%q],"jwks_uri":%q,"logo_uri":%q,"client_uri":%q,"policy_uri":%q,"sector_identifier_uri":%q,"software_statement":%q}`,
+			callback, target, target, target, target, target, target), nil)
+		var out struct {
+			ID string `json:"client_id"`
+		}
+		if err := json.Unmarshal([]byte(text), &out); err != nil || answer.StatusCode != http.StatusCreated {
+			t.Fatalf("%d %s", answer.StatusCode, text)
+		}
+		if answer, _ := c.do("GET", c.request(map[string]string{"client_id": out.ID}), "", nil); answer.StatusCode != http.StatusOK {
+			t.Errorf("%d", answer.StatusCode)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := dialled.Load(); n != 0 {
+			t.Errorf("this machine was dialled %d times", n)
+		}
+	})
+
+	t.Run("recorded", func(t *testing.T) {
+		events := g.Must("audit", "list", "--json")
+		for code, what := range map[string]string{
+			"remote-client-unknown": "an unknown client, a document on this machine", "remote-request-invalid": "another redirect, no PKCE, another audience",
+			"remote-code-refused": "CSRF, guesses, a code of another client", "remote-resource-wrong": "a code for another audience", "remote-replayed": "a code or a refresh token that comes twice",
+			"remote-registration-refused": "a registration that leads elsewhere", "access-unknown": "a token that is not one, or for something else", "access-over": "a token that counts no more",
+			"access-in-address": "a token in an address", "origin-denied": "DNS rebinding, a page of elsewhere",
+		} {
+			if !strings.Contains(events, `"`+code+`"`) {
+				t.Errorf("%s: no event has %s", what, code)
 			}
 		}
 	})

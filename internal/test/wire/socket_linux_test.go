@@ -65,17 +65,25 @@ func TestRT140Socket(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := asNobody(t, socket); !errors.Is(err, os.ErrPermission) {
+		if _, err := asNobody("unix", socket, "/v1/daemon"); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("another user connects to a socket of mode 0600: %v", err)
 		}
 		if err := os.Chmod(socket, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if status, err := asNobody(t, socket); err != nil || status != http.StatusForbidden {
+		if status, err := asNobody("unix", socket, "/v1/daemon"); err != nil || status != http.StatusForbidden {
 			t.Errorf("another user at an open socket: status %d, %v", status, err)
 		}
 		if err := os.Chmod(socket, 0o600); err != nil {
 			t.Fatal(err)
+		}
+		for _, path := range []string{"/mcp", "/servers/mcp_hub/mcp"} {
+			if status, err := asNobody("tcp", g.Addr, path); err != nil || status != http.StatusUnauthorized {
+				t.Errorf("another user at %s: status %d, %v", path, status, err)
+			}
+		}
+		if events := g.Must("audit", "list", "--kind", "auth"); !strings.Contains(events, "auth.user_denied") {
+			t.Errorf("another user is not recorded:\n%s", events)
 		}
 		untouched("another user")
 	}
@@ -84,10 +92,9 @@ func TestRT140Socket(t *testing.T) {
 	}
 }
 
-// asNobody asks the daemon behind a socket for its status as another user. The kernel notes who connects by the thread that
+// asNobody asks the daemon for something as another user. The kernel notes who connects by the thread that
 // does, which has this user for the rest of its life.
-func asNobody(t *testing.T, socket string) (status int, err error) {
-	t.Helper()
+func asNobody(network, address, path string) (status int, err error) {
 	const nobody = 65534
 	done := make(chan struct{})
 	go func() {
@@ -98,11 +105,11 @@ func asNobody(t *testing.T, socket string) (status int, err error) {
 			return
 		}
 		var conn net.Conn
-		if conn, err = net.Dial("unix", socket); err != nil {
+		if conn, err = net.Dial(network, address); err != nil {
 			return
 		}
 		defer conn.Close()
-		if _, err = fmt.Fprint(conn, "GET /v1/daemon HTTP/1.1\r\nHost: mcpx\r\nConnection: close\r\n\r\n"); err != nil {
+		if _, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path); err != nil {
 			return
 		}
 		var answer *http.Response
