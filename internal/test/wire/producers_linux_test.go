@@ -217,7 +217,7 @@ func TestProducersThatHold(t *testing.T) {
 	}
 	for name, hold := range holders {
 		t.Run(name+" afterwards", func(t *testing.T) {
-			m.agent.t = t
+			m.t = t
 			m.open()
 			var write func(byte) error
 			var end func() error
@@ -244,7 +244,7 @@ func TestProducersThatHold(t *testing.T) {
 			}
 		})
 		t.Run(name+" all the time", func(t *testing.T) {
-			m.agent.t = t
+			m.t = t
 			m.open()
 			stop := make(chan struct{})
 			var writer sync.WaitGroup
@@ -282,7 +282,7 @@ func TestProducersThatHold(t *testing.T) {
 	}
 	for _, left := range []string{"background", "daemon", "rename"} {
 		t.Run("leaves a "+left, func(t *testing.T) {
-			m.agent.t = t
+			m.t = t
 			m.open()
 			c := m.produces(left, func() {})
 			if c.State != "rejected" || c.Why != "PRODUCER_STILL_WRITING" || c.Build != "" {
@@ -327,7 +327,9 @@ func TestChangedUnderAConsumer(t *testing.T) {
 	appears(t, filepath.Join(dir, "begun"))
 	flip(c)
 	touch(t, filepath.Join(dir, "go"))
-	after := m.becomes(c.Build, func(c candidate) bool { return len(c.Audits) == 1 && c.Audits[0].State != "running" && c.Audits[0].State != "bound" && c.Audits[0].State != "pre_verified" })
+	after := m.becomes(c.Build, func(c candidate) bool {
+		return len(c.Audits) == 1 && c.Audits[0].State != "running" && c.Audits[0].State != "bound" && c.Audits[0].State != "pre_verified"
+	})
 	if a := after.Audits[0]; a.State != "invalid" || a.Verdict != "" || a.Why == "" || after.State != "corrupt" {
 		t.Errorf("the audit is %+v, the build %s", a, after.State)
 	}
