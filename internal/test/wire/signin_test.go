@@ -98,7 +98,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i.serve(w, r)
 	case "/.well-known/oauth-protected-resource/mcp":
 		i.reply(w, 200, map[string]any{"resource": i.url(), "authorization_servers": []string{i.base}, "scopes_supported": []string{"files"}}, i.document)
-	case "/.well-known/oauth-authorization-server":
+	case "/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/tenant":
 		i.reply(w, 200, map[string]any{
 			"issuer": i.base, "authorization_endpoint": i.base + "/authorize", "token_endpoint": i.base + "/token", "registration_endpoint": i.base + "/register",
 			"revocation_endpoint": i.base + "/revoke", "code_challenge_methods_supported": []string{"S256"},
