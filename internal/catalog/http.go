@@ -111,6 +111,16 @@ func validHeaderName(name string) *fault.Error {
 	return nil
 }
 
+// OwnToken says whether an entry brings a token itself, in the header Authorization.
+func (s Server) OwnToken() bool {
+	for name := range s.headers() {
+		if strings.EqualFold(name, "Authorization") {
+			return true
+		}
+	}
+	return false
+}
+
 // IsLoopback says whether a host of a URL is this machine by its spelling alone; no name is looked up.
 func IsLoopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")

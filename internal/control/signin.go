@@ -34,6 +34,13 @@ func (c *Control) LogIn(ctx context.Context, in api.LogIn, emit func(api.LogInSt
 	if err := c.allow(ctx, "server.login"); err != nil {
 		return err
 	}
+	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
+		_, err := c.find(ctx, r, in.Name) // what lives only while `mcpx up` runs has nothing that could be kept
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	s, err := c.view(ctx, in.Name)
 	if err != nil {
 		return err
@@ -42,7 +49,7 @@ func (c *Control) LogIn(ctx context.Context, in api.LogIn, emit func(api.LogInSt
 	case s.HTTP == nil:
 		return fault.New(fault.Conflict, "sign-in-not-possible").Saying("%s is a program on this machine, which signs in by itself", s.Name).
 			Hinting("see its documentation; `mcpx credential bind %s` gives it a token", s.Name).Retrying(fault.Never)
-	case hasToken(s.Server):
+	case s.OwnToken():
 		return fault.New(fault.Conflict, "sign-in-not-possible").Saying("the entry of %s brings a token itself, in the header Authorization", s.Name).
 			Hinting("remove it first: `mcpx server edit %s --remove-header Authorization`", s.Name).Retrying(fault.AfterFix)
 	}
@@ -69,16 +76,6 @@ func (c *Control) LogIn(ctx context.Context, in api.LogIn, emit func(api.LogInSt
 	}
 	c.forgive(s)
 	return emit(out)
-}
-
-// hasToken says whether an entry brings a token itself.
-func hasToken(s catalog.Server) bool {
-	for name := range s.HTTP.Headers {
-		if strings.EqualFold(name, "Authorization") {
-			return true
-		}
-	}
-	return false
 }
 
 // forgive lets the next call of a server try at once. What runs goes on: tokens are looked up for each request.

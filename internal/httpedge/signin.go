@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -84,7 +83,9 @@ type standing struct {
 type challenge struct {
 	metadata string // URL of the document about the resource
 	scopes   []string
-	scarce   bool // the token does not reach far enough (insufficient_scope)
+	scarce   bool   // the token does not reach far enough (insufficient_scope)
+	bearer   bool   // it says that a token is what it wants
+	of       string // the definition of the server then: another one may want nothing
 }
 
 // grant is a sign-in as it is kept. Registration and tokens are two things: with the first alone nobody is signed in.
@@ -129,23 +130,13 @@ func NewSignIns(c SignInsConfig) (*SignIns, error) {
 // recordOf is the name under which the sign-in at a server is kept. No credential has such a name.
 func recordOf(server catalog.Server) string { return "sign-in/" + server.ID }
 
-// OwnToken says whether an entry brings a token itself. Then nobody signs in.
-func OwnToken(server catalog.Server) bool {
-	if server.HTTP == nil {
-		return false
-	}
-	return slices.ContainsFunc(slices.Collect(maps.Keys(server.HTTP.Headers)), func(name string) bool {
-		return http.CanonicalHeaderKey(name) == "Authorization"
-	})
-}
-
 // standingOf gives a copy of how we stand with a server, which is looked up once.
 func (s *SignIns) standingOf(ctx context.Context, server catalog.Server) (standing, error) {
 	s.mu.Lock()
 	st, ok := s.known[server.ID]
 	if ok && st.loaded {
 		defer s.mu.Unlock()
-		return *st, nil
+		return st.now(server), nil
 	}
 	s.mu.Unlock()
 	_, err, _ := s.flights.Do("load "+server.ID, func() (any, error) {
@@ -162,9 +153,17 @@ func (s *SignIns) standingOf(ctx context.Context, server catalog.Server) (standi
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st := s.known[server.ID]; st != nil {
-		return *st, err
+		return st.now(server), err
 	}
 	return standing{}, err
+}
+
+// now is how we stand with the server as it is defined now.
+func (st standing) now(server catalog.Server) standing {
+	if st.asks != nil && st.asks.of != server.Process() {
+		st.asks = nil
+	}
+	return st
 }
 
 func (s *SignIns) change(server catalog.Server, how func(*standing)) {
@@ -219,7 +218,7 @@ func (g *grant) renews() bool { return g.Machine || g.Refresh != "" }
 
 // State says how we stand with a server. It sends nothing.
 func (s *SignIns) State(ctx context.Context, server catalog.Server) auth.SignIn {
-	if server.HTTP == nil || OwnToken(server) {
+	if server.HTTP == nil || server.OwnToken() {
 		return auth.SignIn{}
 	}
 	st, err := s.standingOf(ctx, server)
@@ -287,6 +286,7 @@ func (s *SignIns) Token(ctx context.Context, server catalog.Server) (string, err
 // now, and the request may be sent once more, since the server has not acted on it.
 func (s *SignIns) Refused(ctx context.Context, server catalog.Server, token string, status int, header http.Header) (bool, error) {
 	asks := readChallenge(header)
+	asks.of = server.Process()
 	if status == http.StatusForbidden && !asks.scarce {
 		return false, nil // it is about what was asked, not about who asks
 	}
@@ -307,6 +307,9 @@ func (s *SignIns) Refused(ctx context.Context, server catalog.Server, token stri
 			s.end(context.WithoutCancel(ctx), server, *g, "the server does not take its token any more")
 		}
 		return false, nil
+	}
+	if len(server.HTTP.Headers) > 0 && !asks.bearer {
+		return false, nil // the credential of the entry is not the right one: a sign-in would not help
 	}
 	s.change(server, func(st *standing) { st.asks = &asks })
 	return false, nil
@@ -378,7 +381,7 @@ func (s *SignIns) renewNow(ctx context.Context, server catalog.Server, used stri
 	}
 	g := *st.grant
 	err = s.obtain(ctx, server, &g)
-	if refused, ok := errors.AsType[*tokenError](err); ok && refused.final() {
+	if refused, ok := errors.AsType[*tokenError](err); ok && refused.final(g.Client) {
 		s.end(ctx, server, g, "the authorization server does not renew it ("+refused.Code+")")
 		return "", auth.NeedsSignIn(server.Name, "the sign-in has ended: the authorization server does not renew it")
 	}
@@ -412,6 +415,7 @@ func readChallenge(header http.Header) (out challenge) {
 		if out.scopes == nil {
 			out.scopes = auth.Scopes(strings.Fields(c.Params["scope"]))
 		}
+		out.bearer = true
 		out.scarce = out.scarce || c.Params["error"] == "insufficient_scope"
 	}
 	return out

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -177,7 +178,8 @@ type comeback struct {
 	server   *http.Server
 	host     string
 	redirect string
-	got      chan url.Values
+	answered atomic.Bool
+	got      chan url.Values // has room for the one answer
 }
 
 // listen takes the port that the person named, else the one of the registration that is there, so that it can be used again,
@@ -223,12 +225,12 @@ func (b *comeback) serve(state string) {
 			case query.Get("code") == "" && query.Get("error") == "":
 				say(http.StatusBadRequest, "The answer holds neither a code nor an error. Nothing was done.")
 			default:
-				select {
-				case b.got <- query:
-					say(http.StatusOK, "Thank you. You can close this page; the terminal says how it ended.")
-				default:
+				if b.answered.Swap(true) {
 					say(http.StatusConflict, "The sign-in has its answer already.")
+					return
 				}
+				b.got <- query
+				say(http.StatusOK, "Thank you. You can close this page; the terminal says how it ended.")
 			}
 		}),
 	}

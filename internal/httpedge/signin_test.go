@@ -249,12 +249,12 @@ func TestTokenStaysAtItsServer(t *testing.T) {
 	if token, err := b.Token(t.Context(), moved); token != "" || fault.From(err).Code != "sign-in-needed" {
 		t.Errorf("the same server at another URL got %q, %v", token, err)
 	}
-	if OwnToken(b.server) {
+	if b.server.OwnToken() {
 		t.Error("a server without headers brings a token")
 	}
 	own := b.server
 	own.HTTP = &catalog.HTTP{URL: b.server.HTTP.URL, Headers: map[string]catalog.Binding{"authorization": {Literal: "x"}}}
-	if !OwnToken(own) || b.State(t.Context(), own).State != "" {
+	if !own.OwnToken() || b.State(t.Context(), own).State != "" {
 		t.Error("a server with a token of its own is signed in for")
 	}
 }

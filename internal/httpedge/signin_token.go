@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -29,9 +28,10 @@ func (e *tokenError) Error() string {
 	return "the authorization server says " + e.Code + ": " + e.Text
 }
 
-// final says that the same request can never succeed: what was granted is gone, or the client is unknown.
-func (e *tokenError) final() bool {
-	return slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client"}, e.Code)
+// final says that the same request can never succeed: what was granted is gone, or the client is. A secret that a person
+// keeps may be given another value.
+func (e *tokenError) final(c clientAs) bool {
+	return e.Code == "invalid_grant" || e.Code == "unauthorized_client" || e.Code == "invalid_client" && c.Ref == ""
 }
 
 // obtain gets another token for a sign-in without a person, and puts it in.

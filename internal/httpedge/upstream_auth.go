@@ -56,13 +56,16 @@ func (l *upLink) signsIn() bool { return l.up.cfg.SignIns != nil && l.own.Get("A
 
 // unauthorized says what a 401 or 403 asks of a person.
 func (l *upLink) unauthorized(resp *http.Response, said string) gateway.Failure {
-	if !l.signsIn() {
+	s := auth.SignIn{}
+	if l.signsIn() {
+		s = l.up.cfg.SignIns.State(context.WithoutCancel(resp.Request.Context()), l.entry)
+	}
+	if s.State == "" && len(l.own) > 0 || !l.signsIn() {
 		return gateway.Failure{
 			Class: gateway.Unavailable, Status: resp.StatusCode, Fix: true,
 			Text: said + ": sign-in required, or the credential of this entry is wrong; check its headers",
 		}
 	}
-	s := l.up.cfg.SignIns.State(context.WithoutCancel(resp.Request.Context()), l.entry)
 	switch {
 	case s.State == auth.SignedIn && len(s.Lacks) > 0:
 		said += ": the sign-in does not reach far enough, it lacks " + strings.Join(s.Lacks, ", ")
