@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"mcpx/internal/text"
 	"mcpx/internal/workspace"
 )
 
@@ -33,6 +34,10 @@ const (
 	// flushEvery is how many bytes are copied before they are made durable while others are copied: the disk need not wait for
 	// the last one.
 	flushEvery = 32 << 20
+	// maxMoved is how many paths are named that changed while they were copied.
+	maxMoved = 10
+	// countFrom is the part of a limit from which a copy counts what is to come: what is smaller is copied before it is counted.
+	countFrom = 16
 )
 
 // CopyOptions say what is copied.
@@ -49,7 +54,8 @@ type CopyOptions struct {
 	Git    bool   // what is in directories named .git is copied, too
 	Setuid bool   // files that run as somebody else are copied, too, as files that do not
 	Each   func() // is called after each file, by several goroutines; nil: nothing is
-	// Limit bounds the bytes that are really copied; 0: nothing does. No file that would exceed it is begun. LimitExceeded.
+	// Limit bounds the bytes that are really copied, second copies included; 0: nothing does. No file that would exceed it is begun,
+	// and a copy that has come to a part of it looks at all that is to come. LimitExceeded.
 	Limit int64
 }
 
@@ -58,6 +64,7 @@ type Copied struct {
 	Manifest Manifest
 	Files    int
 	Bytes    int64
+	Real     int64     // bytes that are shared with no original, those of second copies included
 	Shared   bool      // every file shares its bytes with its original until one of them is written
 	Skipped  []Skipped // what was left out
 	Linked   []Skipped // files with other names, and links that leave the root
@@ -76,11 +83,16 @@ func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Cop
 	for try := range copyTries {
 		c := r.copier(to, twice, o)
 		err := c.run(ctx)
-		if err == nil || !errors.Is(err, errMoved) {
+		var m *movedError
+		if err == nil || !errors.As(err, &m) {
 			return c.out, err
 		}
 		if try == copyTries-1 {
-			break
+			shown := make([]string, len(m.paths))
+			for i, path := range m.paths {
+				shown[i] = text.EncodePath(path)
+			}
+			return Copied{}, refuse(Moved, "files change while they are copied: %s", strings.Join(shown, ", ")).With("paths", shown).because(err)
 		}
 		for _, dir := range c.dirs() {
 			if err := os.RemoveAll(dir); err != nil { // our own, that nobody has seen
@@ -88,15 +100,26 @@ func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Cop
 			}
 		}
 	}
-	return Copied{}, refuse(Moved, "files change while they are copied").because(errMoved)
+	panic("tree: a copy is tried at least once")
 }
 
 func (r *Root) copier(to, twice string, o CopyOptions) *copier {
 	return &copier{root: r, to: to, twice: twice, o: o, clone: clone, flush: flushAll, seen: map[string]looked{}, due: make(chan struct{}, 1), out: Copied{Shared: true, Noted: Noted{}}}
 }
 
-// errMoved says that a tree was not the same from the beginning to the end of its copy.
-var errMoved = errors.New("the tree changed while it was copied")
+// movedError says that a tree was not the same from the beginning to the end of its copy, and where.
+type movedError struct {
+	paths []string // at least one, at most maxMoved
+	cause error    // nil: they are others than they were
+}
+
+func (e *movedError) Error() string {
+	return "the tree changed while it was copied: " + strings.Join(e.paths, ", ")
+}
+
+func (e *movedError) Unwrap() error { return e.cause }
+
+func movedAt(path string, cause error) error { return &movedError{[]string{path}, cause} }
 
 // copier makes one copy.
 type copier struct {
@@ -111,9 +134,8 @@ type copier struct {
 	plain     atomic.Bool            // files cannot share their bytes here
 	due       chan struct{}          // has an element when a flush is due
 
-	mu     sync.Mutex // guards what follows
-	out    Copied
-	copied int64 // bytes that are shared with no original
+	mu  sync.Mutex // guards what follows
+	out Copied
 }
 
 // looked is what was seen of an entry, and whether that is copied.
@@ -191,7 +213,7 @@ func (c *copier) all(ctx context.Context) error {
 		}
 		seen, err := v.Look()
 		if err != nil {
-			return errors.Join(errMoved, err)
+			return movedAt(v.Path, err)
 		}
 		why := c.leftOut(seen)
 		c.seen[v.Path] = looked{seen.Facts, why != ""}
@@ -308,16 +330,16 @@ func (c *copier) make(v Visit, s Seen, into *heldDir) error {
 		}
 		return writing(err, v.Path)
 	}
-	text, err := v.Link()
+	to, err := v.Link()
 	if err != nil {
-		return errors.Join(errMoved, err)
+		return movedAt(v.Path, err)
 	}
-	if leaves(v.Path, text) {
+	if leaves(v.Path, to) {
 		c.note(&c.out.Linked, v.Path, "symlink_out")
 	}
-	item.Link, item.Digest, item.Mode = text, LinkDigest(text), 0
+	item.Link, item.Digest, item.Mode = to, LinkDigest(to), 0
 	c.add(item)
-	return writing(symlinkAt(text, into.File, v.name), v.Path)
+	return writing(symlinkAt(to, into.File, v.name), v.Path)
 }
 
 // file copies one file into a directory of the copy.
@@ -327,7 +349,7 @@ func (c *copier) file(ctx context.Context, v Visit, before Facts, into *heldDir,
 	}
 	item := Item{Path: RawPath(v.Path), Kind: File, Mode: uint32(before.Mode.Perm()), Size: before.Size}
 	if c.plain.Load() && before.Size <= copySmall {
-		return c.small(v, before, into, item, buf)
+		return c.small(ctx, v, before, into, item, buf)
 	}
 	src, err := openRegular(v.dir.File, v.name)
 	if err != nil {
@@ -340,22 +362,22 @@ func (c *copier) file(ctx context.Context, v Visit, before Facts, into *heldDir,
 	}
 	after, err := factsOf(src)
 	if err != nil || !after.same(before) {
-		return errors.Join(errMoved, err)
+		return movedAt(v.Path, err)
 	}
 	return c.done(item, made, shared)
 }
 
 // small copies a file with as few calls of the system as there can be. What it was when it was looked at it still is when it
 // is open, and when everything is looked at once more.
-func (c *copier) small(v Visit, before Facts, into *heldDir, item Item, buf []byte) error {
+func (c *copier) small(ctx context.Context, v Visit, before Facts, into *heldDir, item Item, buf []byte) error {
 	data, facts, err := readSmall(v.dir.File, v.name, buf, copySmall)
 	if err != nil {
 		return c.unopened(v.Path, err)
 	}
 	if !facts.same(before) || int64(len(data)) != before.Size {
-		return errMoved
+		return movedAt(v.Path, nil)
 	}
-	if err := c.fits(before.Size); err != nil {
+	if err := c.fits(ctx, v.Path, before.Size); err != nil {
 		return err
 	}
 	sum := sha256.Sum256(data)
@@ -383,7 +405,7 @@ func (c *copier) second(path string) bool {
 // unopened is what it means that a file cannot be opened.
 func (c *copier) unopened(path string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
-		return errors.Join(errMoved, err)
+		return movedAt(path, err)
 	}
 	if err := c.refused(path, leftUnreadable); err != nil {
 		return err
@@ -409,20 +431,55 @@ func (c *copier) done(item Item, made Facts, shared bool) error {
 }
 
 // fits counts the bytes of a file that is about to be copied.
-func (c *copier) fits(size int64) error {
+func (c *copier) fits(ctx context.Context, path string, size int64) error {
+	if c.second(path) {
+		size *= 2
+	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if before := c.copied; before/flushEvery != (before+size)/flushEvery {
+	before := c.out.Real
+	c.out.Real += size
+	c.mu.Unlock()
+	passed := func(mark int64) bool { return before/mark != (before+size)/mark }
+	if passed(flushEvery) {
 		select {
 		case c.due <- struct{}{}:
 		default: // it is told to already
 		}
 	}
-	c.copied += size
-	if c.o.Limit > 0 && c.copied > c.o.Limit {
-		return tooLarge("what is to be copied", c.o.Limit)
+	switch {
+	case c.o.Limit <= 0:
+		return nil
+	case before+size > c.o.Limit:
+		return c.tooMuch()
+	case before <= c.o.Limit/countFrom && before+size > c.o.Limit/countFrom && c.plain.Load():
+		return c.count(ctx)
 	}
 	return nil
+}
+
+func (c *copier) tooMuch() error { return tooLarge("what is to be copied", c.o.Limit) }
+
+// count refuses a copy of which all together is too much, before most of it is made.
+func (c *copier) count(ctx context.Context) error {
+	var all int64
+	return c.root.each(ctx, c.o.Git, func(v Visit) error {
+		if c.beside(v.Path) {
+			return fs.SkipDir
+		}
+		seen, err := v.Look()
+		if err != nil || c.leftOut(seen) != "" {
+			return fs.SkipDir // what has moved is found by the copy
+		}
+		if seen.Kind == File {
+			if all += seen.Size; c.second(v.Path) {
+				all += seen.Size
+			}
+		}
+		if all > c.o.Limit {
+			return c.tooMuch()
+		}
+		return nil
+	})
 }
 
 // content copies the bytes of an open file, and gives the item the hash of our copy, and what that is.
@@ -448,7 +505,7 @@ func (c *copier) content(ctx context.Context, src *os.File, v Visit, before Fact
 	}
 	if shared {
 		_, err = io.CopyBuffer(struct{ io.Writer }{sum}, canceled{ctx, dst}, buf)
-	} else if err = c.fits(before.Size); err == nil {
+	} else if err = c.fits(ctx, v.Path, before.Size); err == nil {
 		err = copyBytes(ctx, src, sum, dst, second, buf)
 	}
 	if err != nil {
@@ -499,24 +556,33 @@ func copyBytes(ctx context.Context, src *os.File, sum hash.Hash, dst, second *os
 // again looks at everything once more: the copy is of one instant if nothing of it was touched from its first to its last
 // file.
 func (c *copier) again(ctx context.Context) error {
-	left := len(c.seen)
+	var paths []string
 	err := c.root.each(ctx, c.o.Git, func(v Visit) error {
 		if c.beside(v.Path) {
 			return fs.SkipDir
 		}
 		before, known := c.seen[v.Path]
+		delete(c.seen, v.Path)
 		now, err := v.Look()
-		if !known || err != nil || !now.same(before.Facts) && (!c.above(v.Path) || now.ID != before.ID) {
-			return errors.Join(errMoved, err)
+		gone := !known || err != nil
+		if gone || !now.same(before.Facts) && (!c.above(v.Path) || now.ID != before.ID) {
+			if paths = append(paths, v.Path); len(paths) == maxMoved {
+				return fs.SkipAll
+			}
 		}
-		left--
-		if before.left {
+		if gone || before.left {
 			return fs.SkipDir
 		}
 		return nil
 	})
-	if err == nil && left != 0 {
-		err = errMoved
+	for path := range c.seen { // what is there no more
+		if len(paths) < maxMoved {
+			paths = append(paths, path)
+		}
+	}
+	if err == nil && len(paths) > 0 {
+		slices.Sort(paths)
+		err = &movedError{paths: paths}
 	}
 	return err
 }

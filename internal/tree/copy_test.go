@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -188,7 +190,7 @@ func TestFlushAhead(t *testing.T) {
 	for name, fails := range map[string]bool{"well": false, "an error": true} {
 		c := s.root.copier(filepath.Join(s.state, name), "", CopyOptions{})
 		c.clone = func(_, _ *os.File) error { return errors.ErrUnsupported }
-		c.copied = flushEvery - 1
+		c.out.Real = flushEvery - 1
 		flushes := 0
 		c.flush = func(string) error {
 			if flushes++; flushes == 1 && fails {
@@ -202,5 +204,42 @@ func TestFlushAhead(t *testing.T) {
 		if flushes != 2 {
 			t.Errorf("%s: %d flushes", name, flushes)
 		}
+	}
+}
+
+// TestMovedIsNamed: a copy that is refused because files change names them: one that is written to, one that is new, and one that is
+// gone.
+func TestMovedIsNamed(t *testing.T) {
+	for what, change := range map[string]func(s *shed, n int64) error{
+		"written.txt": func(s *shed, n int64) error {
+			return os.WriteFile(s.path("written.txt"), fmt.Append(nil, "version ", n), 0o600)
+		},
+		"new.txt": func(s *shed, n int64) error {
+			return errors.Join(os.RemoveAll(s.path("new.txt")), os.WriteFile(s.path("new.txt"), fmt.Append(nil, "version ", n), 0o600))
+		},
+		"gone/there.txt": func(s *shed, n int64) error {
+			return errors.Join(os.RemoveAll(s.path("gone")), os.MkdirAll(s.path("gone"), 0o700), os.WriteFile(s.path("gone/there.txt"), fmt.Append(nil, n), 0o600))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newShed(t)
+			if err := errors.Join(os.MkdirAll(s.path("gone"), 0o700), os.WriteFile(s.path("gone/there.txt"), nil, 0o600), os.WriteFile(s.path("written.txt"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			var changes atomic.Int64
+			_, err := s.root.CopyTo(t.Context(), filepath.Join(s.state, "copy"), "", CopyOptions{Each: func() {
+				if err := change(s, changes.Add(1)); err != nil {
+					t.Error(err)
+				}
+			}})
+			p, ok := errors.AsType[*Problem](err)
+			if !ok || p.Code != Moved {
+				t.Fatalf("copied: %v", err)
+			}
+			paths, _ := p.Details["paths"].([]string)
+			if !strings.Contains(p.Message, path.Dir(what)) && !strings.Contains(p.Message, what) || len(paths) == 0 || len(paths) > maxMoved {
+				t.Errorf("%s, %v", p.Message, paths)
+			}
+		})
 	}
 }

@@ -3,6 +3,8 @@
 package tree
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,6 +31,75 @@ func TestCopyLimit(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(to, "tree/large")); err == nil && info.Size() > 0 {
 		t.Errorf("%d bytes of it were copied", info.Size())
+	}
+}
+
+// TestCopyCounted: a copy that has come to a part of its limit looks at all that is to come, second copies included, and what is
+// left out is none of it.
+func TestCopyCounted(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 4 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("file-", n)), make([]byte, 1000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := Open(dir, Options{ByPath: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for name, c := range map[string]struct {
+		limit, before int64
+		twice         bool
+		skip          string
+		want          Code
+	}{
+		"all of it fits":         {limit: 4000, before: 250},
+		"too much":               {limit: 3999, before: 249, want: LimitExceeded},
+		"too much with copies":   {limit: 4999, before: 312, twice: true, want: LimitExceeded},
+		"one is left out":        {limit: 3999, before: 249, skip: "file-2"},
+		"it was counted already": {limit: 3999, before: 251},
+		"too little yet":         {limit: 3999, before: 10},
+	} {
+		o := CopyOptions{Limit: c.limit, Twice: func(path string) bool { return c.twice && path != "file-0" }, Skip: func(s Seen) string {
+			if s.Path == c.skip {
+				return "excluded"
+			}
+			return ""
+		}}
+		one := root.copier(filepath.Join(dir, "to"), "", o)
+		one.pack = &packer{}
+		one.plain.Store(true)
+		one.out.Real = c.before
+		if err := one.fits(t.Context(), "file-0", 10); CodeOf(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestLayLimit: what a workspace takes from a build is counted with the bytes that are kept of it.
+func TestLayLimit(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "built"), make([]byte, 1<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := Open(dir, Options{ByPath: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for limit, want := range map[int64]Code{1 << 10: LimitExceeded, 2 << 10: ""} {
+		p := Packet{t.TempDir()}
+		if err := errors.Join(os.Mkdir(p.Copy(), 0o700), os.Mkdir(p.Blobs(), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Lay(t.Context(), root, CopyOptions{Limit: limit, Twice: func(string) bool { return true }})
+		if got.Shared {
+			t.Skip("here copies share their bytes")
+		}
+		if CodeOf(err) != want {
+			t.Errorf("%d bytes: %v", limit, err)
+		}
 	}
 }
 

@@ -217,3 +217,29 @@ func TestPackDamaged(t *testing.T) {
 		})
 	}
 }
+
+// TestBlobDamaged: bytes of BASE in a file of their own that are others are not there, and are kept anew.
+func TestBlobDamaged(t *testing.T) {
+	p := Packet{t.TempDir()}
+	data := []byte("bytes of BASE")
+	i := Item{Path: "a", Kind: File, Digest: atomicfile.Sum(data)}
+	if err := errors.Join(os.Mkdir(p.Copy(), 0o700), os.Mkdir(p.Blobs(), 0o700), os.WriteFile(filepath.Join(p.Copy(), "a"), data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, damaged := range [][]byte{nil, {}, []byte("bytes of base")} {
+		if damaged != nil {
+			if err := os.WriteFile(p.blob(i.Digest), damaged, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := p.Bytes(i.Digest, 100); CodeOf(err) != NotFound {
+				t.Errorf("%q: %q, %v", damaged, got, err)
+			}
+		}
+		if err := p.Keep(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.Bytes(i.Digest, 100); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("kept anew over %q: %q, %v", damaged, got, err)
+		}
+	}
+}

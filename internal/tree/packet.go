@@ -2,7 +2,10 @@ package tree
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -36,10 +39,17 @@ func (p Packet) Blobs() string { return filepath.Join(p.Dir, "base") }
 // blob is where the bytes with this hash are, unless they are in the pack.
 func (p Packet) blob(digest string) string { return filepath.Join(p.Blobs(), digest) }
 
-// packs says whether the bytes with this hash are in the pack, undamaged.
-func (p Packet) packs(digest string) bool {
-	_, err := readPacked(p.Blobs(), digest, copySmall)
-	return err == nil
+// holds says whether the bytes with this hash are there, undamaged: in a file of their own, or in the pack.
+func (p Packet) holds(digest string) bool {
+	f, err := os.Open(p.blob(digest))
+	if err != nil {
+		_, err = readPacked(p.Blobs(), digest, copySmall)
+		return err == nil
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return err == nil && hex.EncodeToString(sum.Sum(nil)) == digest
 }
 
 // Make makes the directory, which does not exist.
@@ -110,7 +120,11 @@ func (p Packet) Lay(ctx context.Context, from *Root, o CopyOptions) (Copied, err
 	for _, i := range got.Manifest.Items {
 		if i.Kind == File && o.Twice != nil && o.Twice(string(i.Path)) {
 			twice = append(twice, i)
+			got.Real += i.Size
 		}
+	}
+	if o.Limit > 0 && got.Real > o.Limit {
+		return got, tooLarge("what is to be copied", o.Limit)
 	}
 	if err := p.KeepFrom(ctx, copied, twice...); err != nil {
 		return got, err
@@ -134,14 +148,17 @@ const draftsDir = ".drafts"
 // KeepFrom is Keep for files of another root. Bytes get their name when they are durable; the first error is the last file. What
 // an attempt that was cut off has left is removed: nobody else keeps anything in the packet now.
 func (p Packet) KeepFrom(ctx context.Context, root *Root, files ...Item) (err error) {
+	if len(files) == 0 {
+		return nil
+	}
 	asked := map[string]bool{}
 	files = slices.DeleteFunc(slices.Clone(files), func(i Item) bool {
 		twice := asked[i.Digest]
 		asked[i.Digest] = true
-		return twice || p.packs(i.Digest)
+		return twice || p.holds(i.Digest)
 	})
-	if len(files) == 0 {
-		return nil
+	if len(files) == 0 { // some may have their name from an attempt that was cut off
+		return writing(atomicfile.SyncDir(p.Blobs()), p.Dir)
 	}
 	drafts := filepath.Join(p.Dir, draftsDir)
 	if err := errors.Join(os.RemoveAll(drafts), os.Mkdir(drafts, 0o700)); err != nil {
@@ -155,16 +172,13 @@ func (p Packet) KeepFrom(ctx context.Context, root *Root, files ...Item) (err er
 			if keeping.Err() != nil {
 				return context.Cause(keeping)
 			}
-			if _, err := os.Lstat(p.blob(i.Digest)); err == nil {
-				return nil
-			}
 			return writing(p.keep(keeping, root, i, filepath.Join(drafts, i.Digest)), string(i.Path))
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return writing(atomicfile.SyncDir(p.Blobs()), p.Dir) // also for those that have their name from an attempt that was cut off
+	return writing(atomicfile.SyncDir(p.Blobs()), p.Dir)
 }
 
 // keep copies a file to a draft, and makes that bytes of BASE.
@@ -191,7 +205,7 @@ func (p Packet) keep(ctx context.Context, root *Root, i Item, draft string) erro
 	return os.Rename(draft, p.blob(i.Digest))
 }
 
-// Bytes reads bytes of BASE. LimitExceeded, NotFound.
+// Bytes reads bytes of BASE. LimitExceeded, NotFound, also when those that are there are others.
 func (p Packet) Bytes(digest string, limit int64) ([]byte, error) {
 	info, err := os.Lstat(p.blob(digest))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -205,6 +219,9 @@ func (p Packet) Bytes(digest string, limit int64) ([]byte, error) {
 		return nil, tooLarge(digest, limit)
 	}
 	data, err := os.ReadFile(p.blob(digest))
+	if err == nil && atomicfile.Sum(data) != digest {
+		return nil, reading(fs.ErrNotExist, digest)
+	}
 	return data, reading(err, digest)
 }
 

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -365,9 +366,13 @@ func lefts(all []tree.Skipped) []workspace.Left {
 
 // copying is the refusal of a copy.
 func copying(err error) error {
-	if code := tree.CodeOf(err); code == tree.Moved {
-		return operation.Refuse(workspace.MovedDuringCopy, "files change while they are copied").Retrying(fault.AfterWait)
-	} else if code == tree.LimitExceeded {
+	p, ok := errors.AsType[*tree.Problem](err)
+	switch {
+	case ok && p.Code == tree.Moved:
+		r := operation.Refuse(workspace.MovedDuringCopy, "%s", p.Message).Retrying(fault.AfterWait)
+		r.Details = p.Details
+		return r
+	case ok && p.Code == tree.LimitExceeded:
 		return operation.Refuse(workspace.ConfirmRequired, "more than 2 GB would be copied: exclude something, or say confirm").With("limit", copyUnasked)
 	}
 	return problem(err)

@@ -67,6 +67,9 @@ func (c *creation) copied(ctx context.Context, p tree.Packet, o tree.CopyOptions
 		return got, err
 	}
 	o.Skip = leave
+	if o.Limit > 0 {
+		o.Limit = max(o.Limit-got.Real, 1) // it is for both
+	}
 	laid, err := p.Lay(ctx, sealed, o)
 	got.Manifest.Items = append(got.Manifest.Items, laid.Manifest.Items...)
 	got.Manifest.Sort()
