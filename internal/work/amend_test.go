@@ -114,3 +114,26 @@ func TestRefusedRecord(t *testing.T) {
 		})
 	}
 }
+
+// TestAmendKeepsBase: what comes into the scope as BASE has it is merged later, and what had changed already is a conflict.
+func TestAmendKeepsBase(t *testing.T) {
+	s := newShop(t)
+	for _, name := range []string{"src/kept.txt", "src/changed.txt"} {
+		s.save(t, name, "1\n2\n3\n4\n5\n"+name)
+	}
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.write(t, "src/changed.txt", "one\n2\n3\n4\n5\nsrc/changed.txt")
+	w.remove(t, "src/main.go")
+	a := s.do(t, "amend_workspace_scope", `"handle":%q,"add":["src"],"operation_id":"amend-001"`, handle)
+	if !a.OK {
+		t.Fatal(a.Refusal)
+	}
+	w.write(t, "src/kept.txt", "one\n2\n3\n4\n5\nsrc/kept.txt")
+	for _, name := range []string{"src/kept.txt", "src/changed.txt"} {
+		s.save(t, name, "1\n2\n3\n4\nfive\n"+name)
+	}
+	plan := read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"mode":"plan"`, a.Handle))
+	if fmt.Sprint(plan.Merged) != "[src/kept.txt]" || len(plan.Conflicts) != 1 || plan.Conflicts[0].Path != "src/changed.txt" || len(plan.Applied) != 2 {
+		t.Errorf("%+v", plan)
+	}
+}

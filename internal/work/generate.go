@@ -393,6 +393,9 @@ func (s *Service) validation(ctx context.Context, g workspace.Generation, v work
 	t := &turn{Call: Call{Tool: producerTool, Principal: g.Principal, Channel: behindCall(g.Principal).Channel}}
 	t.op.Namespace, t.op.Project, t.op.Session = g.Principal, g.Project, g.Session
 	c, err := s.commandAt(ctx, t, x, Run{Argv: v.Argv, Timeout: v.Timeout, Label: "validator"})
+	if err == nil {
+		err = c.independent()
+	}
 	if err != nil {
 		return command{}, err
 	}

@@ -273,15 +273,9 @@ func TestRejected(t *testing.T) {
 		{"DW-55: a signal", "mkdir out; : > out/a", `,"validators":[{"argv":["sh","-c","kill -KILL $$"]}]`, workspace.RejectedValidation, "SIGKILL"},
 		{"DW-55: it changes a file", "mkdir out; : > out/a", `,"validators":[{"argv":["sh","-c","chmod u+w out out/a; echo x > out/a; touch -d 2001-01-01 out/a"]}]`, workspace.RejectedChanged, "changed"},
 		{"DW-55: it adds a file", "mkdir out; : > out/a", `,"validators":[{"argv":["sh","-c","chmod u+w out; echo x > out/b; chmod u-w out; chmod 444 out/b"]}]`, workspace.RejectedChanged, "added"},
-		{"a validator that is not there", "mkdir out; : > out/check; chmod +x out/check", `,"validators":[{"argv":["./source.txt"]}]`, workspace.RejectedValidation, "not started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorks(t)
-			if strings.Contains(tt.more, "source.txt") {
-				if err := os.Chmod(filepath.Join(w.w.Path, "source.txt"), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
 			g := w.produce(t, tt.shell, tt.more)
 			if g.State != workspace.GenRejected || g.Why != tt.why || !strings.Contains(g.Text, tt.text) || g.Build != "" {
 				t.Errorf("it is %s, %s: %s", g.State, g.Why, g.Text)
@@ -294,6 +288,29 @@ func TestRejected(t *testing.T) {
 				t.Errorf("command_status tells %+v", shown.Generation)
 			}
 		})
+	}
+}
+
+// TestValidatorOfTheProducer: a program that the producer can write is no validator, whatever it is called by.
+func TestValidatorOfTheProducer(t *testing.T) {
+	w := newWorks(t)
+	program := filepath.Join(w.w.Path, "source.txt")
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "check")
+	if err := os.Symlink(program, link); err != nil {
+		t.Fatal(err)
+	}
+	for i, called := range []string{"./source.txt", program, link} {
+		a := w.call(t, producerTool, `{"handle":%q,"shell":"mkdir out","outputs":["out"],"validators":[{"argv":["true"]},{"argv":[%q]}],"operation_id":"produce-%03d"}`, w.handle, called, 100+i)
+		refused(t, a, operation.ArgumentInvalid, fault.AfterFix)
+		if a.Refusal != nil && !strings.Contains(a.Refusal.Message, called+" is a file that the producer can write") {
+			t.Errorf("%s: %s", called, a.Refusal.Message)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(w.w.Path, "out")); err == nil {
+		t.Error("the producer ran")
 	}
 }
 

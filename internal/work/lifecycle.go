@@ -125,16 +125,35 @@ func (r *revision) amend(ctx context.Context, in AmendScope) error {
 	if err != nil {
 		return err
 	}
-	for _, i := range base.Items {
-		if path := string(i.Path); i.Kind == tree.File && workspace.Inside(path, added) {
-			// What has changed already has no bytes of BASE: there it is a conflict, should the project change it, too.
-			if err := r.p.dir.Keep(ctx, i); err != nil && tree.CodeOf(err) != tree.FileBusy && tree.CodeOf(err) != tree.NotFound {
-				return err
-			}
-		}
+	if err := r.keepBase(ctx, base, added); err != nil {
+		return err
 	}
 	r.scope, r.was = scope, r.p.Mutable
 	return nil
+}
+
+// keepBase keeps the bytes of BASE that come into the scope, which are those of the working copy. What has changed there already has
+// none: it is a conflict, should the project change it, too.
+func (r *revision) keepBase(ctx context.Context, base tree.Manifest, added []workspace.Scope) error {
+	if len(added) == 0 {
+		return nil
+	}
+	x, err := r.s.copy(r.p)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	now, err := proposed(ctx, r.p, x)
+	if err != nil {
+		return err
+	}
+	var files []tree.Item
+	for _, i := range base.Items {
+		if path := string(i.Path); i.Kind == tree.File && workspace.Inside(path, added) && now.Find(path).Digest == i.Digest {
+			files = append(files, i)
+		}
+	}
+	return problem(r.p.dir.Keep(ctx, files...))
 }
 
 // change is the workspace as it is afterwards.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -153,6 +154,9 @@ func (p *production) plan(ctx context.Context, in StartProducer) (err error) {
 		}
 		x.sealed = true
 		check, err := s.commandAt(ctx, t, x, Run{Argv: v.Argv, Timeout: v.Timeout})
+		if err == nil {
+			err = check.independent()
+		}
 		if err != nil {
 			return err
 		}
@@ -163,6 +167,20 @@ func (p *production) plan(ctx context.Context, in StartProducer) (err error) {
 		})
 	}
 	t.ruled = policy.Join(ruled...)
+	return nil
+}
+
+// independent refuses a validator whose program lies where the producer writes: its outputs would say themselves that they are good.
+func (c command) independent() error {
+	program := c.Program
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		program = real
+	}
+	for _, at := range []string{c.Program, program} {
+		if workspace.Below(at, c.Target) {
+			return operation.Refuse(operation.ArgumentInvalid, "the validator %s is a file that the producer can write; name a program outside of the workspace", c.Argv[0]).With("program", c.Argv[0])
+		}
+	}
 	return nil
 }
 

@@ -53,12 +53,25 @@ func (g *integration) required(ctx context.Context) error {
 			With("path", text.EncodePath(path))
 	}
 	for _, one := range g.paths {
-		if a := one.decision.Action; (a == workspace.Merge || a == workspace.Mix) && isOutput(one.path, b.Outputs) {
+		if one.mixes() && isOutput(one.path, b.Outputs) {
 			return auditRequired(b.Generation, text.EncodePath(one.path)+" would be merged with what the project changed, and that is in no build").With("path", text.EncodePath(one.path))
 		}
 	}
 	g.build = &b.Generation
 	return g.s.cfg.DB.View(ctx, func(r store.Reader) error { return g.audited(ctx, r) })
+}
+
+// mixes says whether a path becomes what neither the workspace nor the project has alone, or a merge has come to what the project has:
+// then the change of the workspace is in it, and its bytes are others.
+func (one pathPlan) mixes() bool {
+	switch d := one.decision; d.Action {
+	case workspace.Merge, workspace.Mix:
+		return true
+	case workspace.Keep:
+		return d.Same && entryOf(one.current) != entryOf(one.proposed)
+	case workspace.Take, workspace.Clash:
+	}
+	return false
 }
 
 // isOutput says whether a path is one of the outputs of a build, or in one.

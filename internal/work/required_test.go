@@ -189,6 +189,13 @@ func TestRequireBuildMerged(t *testing.T) {
 	if !strings.Contains(refusal.Refusal.Message, "source.txt would be merged") {
 		t.Errorf("%s", refusal.Refusal.Message)
 	}
+	// A merge that comes to what the project has is one, too: the project has more than was built.
+	if err := os.WriteFile(filepath.Join(w.root, "source.txt"), []byte("FIRST\n"+lines+"LAST\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if refusal = w.integrate(t, `,"require_build":"`+g.Build+`"`); refusal.Refusal == nil || !strings.Contains(refusal.Refusal.Message, "source.txt would be merged") {
+		t.Errorf("%+v %v", refusal, refusal.Refusal)
+	}
 	if err := os.WriteFile(filepath.Join(w.root, "source.txt"), []byte("first\n"+lines+"last\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
