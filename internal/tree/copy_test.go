@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -226,9 +227,13 @@ func TestMovedIsNamed(t *testing.T) {
 			if err := errors.Join(os.MkdirAll(s.path("gone"), 0o700), os.WriteFile(s.path("gone/there.txt"), nil, 0o600), os.WriteFile(s.path("written.txt"), nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			var changes atomic.Int64
+			var mu sync.Mutex // guards changes, and what they change
+			changes := int64(0)
 			_, err := s.root.CopyTo(t.Context(), filepath.Join(s.state, "copy"), "", CopyOptions{Each: func() {
-				if err := change(s, changes.Add(1)); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				changes++
+				if err := change(s, changes); err != nil {
 					t.Error(err)
 				}
 			}})
