@@ -259,8 +259,11 @@ func (s *Service) quarantine(ctx context.Context, area *tree.Area, project, name
 	if rev > 0 {
 		var about workspace.Workspace
 		record, err := p.Read(rev)
-		if err == nil && json.Unmarshal(record.About, &about) == nil && about.ID == name && (project == "" || about.Project == project) {
-			w = about
+		if err == nil && json.Unmarshal(record.About, &about) == nil && (project == "" || about.Project == project) {
+			fresh := w.ID
+			if w = about; w.ID != name { // a copy of it, as one is made of a snapshot that is resumed
+				w.ID, w.Rev, w.History, w.By = fresh, 1, nil, operation.Name{}
+			}
 		}
 	}
 	w.State, w.Why, w.Dir, w.Was, w.WasWhy = workspace.Quarantined, orphan, p.Dir, "", ""

@@ -303,3 +303,29 @@ func TestUnreadArea(t *testing.T) {
 		t.Errorf("%s (%s)", row, row.Why)
 	}
 }
+
+// TestOrphanCopy: a copy of a workspace that no row knows, as a daemon leaves one that is killed while it brings a snapshot back, is
+// told to those who know the workspace, and is another one.
+func TestOrphanCopy(t *testing.T) {
+	s := newShop(t)
+	_, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	w.write(t, "docs/mine.md", "mine\n")
+	if err := os.CopyFS(filepath.Join(s.state, "workspaces", "ws_copy"), os.DirFS(filepath.Dir(w.Path))); err != nil {
+		t.Fatal(err)
+	}
+	s.next(t)
+	list := read[reconciled](t, s.do(t, "reconcile_project_state", `"limit":20`))
+	if len(list.Quarantine) != 1 || len(list.Workspaces) != 1 || list.Quarantine[0].Project != list.Workspaces[0].Project || list.Quarantine[0].Purpose != list.Workspaces[0].Purpose {
+		t.Fatalf("%+v", list)
+	}
+	h, err := workspace.ParseHandle(list.Quarantine[0].Handle)
+	if err != nil || h.ID == w.ID || h.ID == "ws_copy" {
+		t.Fatalf("it is %+v, %v", h, err)
+	}
+	if got := files(t, list.Quarantine[0].Path); !maps.Equal(got, files(t, filepath.Dir(w.Path))) {
+		t.Errorf("it holds %v", got)
+	}
+	if s.row(t, w.ID).State != workspace.Open {
+		t.Error("the workspace that was copied is not open any more")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
@@ -390,9 +391,11 @@ func (r *release) keep(ctx context.Context, tx store.Tx, t *turn, _ *operation.A
 // run removes the bytes. What cannot be removed now is at the next start: the build is released all the same.
 func (r *release) run(ctx context.Context) (any, error) {
 	answer := outcome{data: actedOn{r.g.ID, workspace.GenReleased, false}}
+	crash.Point("gen.release.before")
 	if err := (built{Generation: r.g}).dir().Empty(ctx); err != nil {
 		answer.warnings = []string{"its bytes could not be removed yet: " + problemText(err)}
 	}
+	crash.Point("gen.release.after")
 	return answer, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 
+	"mcpx/internal/crash"
 	"mcpx/internal/key"
 	"mcpx/internal/retention"
 	"mcpx/internal/store"
@@ -68,11 +69,13 @@ func (p *pruning) clear(ctx context.Context, out *retention.Removed, w workspace
 	}
 	// The working copy goes first: what is left of it can be held against its BASE as long as that is there.
 	for _, dir := range []string{(tree.Packet{Dir: w.Dir}).Copy(), w.Dir} {
+		crash.Point("retention.workspace.before")
 		if err := (tree.Packet{Dir: dir}).Clear(); err != nil {
 			p.stays(ctx, slog.String(key.Path, w.Dir), err)
 			return nil
 		}
 	}
+	crash.Point("retention.workspace.after")
 	return p.s.cfg.DB.Change(ctx, func(tx store.Tx) error {
 		now, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: w.ID})
 		if err != nil || now.Dir != w.Dir {

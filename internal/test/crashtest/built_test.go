@@ -19,8 +19,8 @@ var builds = script{"MCPX_RUNTIME_COMMANDS=true", "MCPX_RUNTIME_WORK=true", "MCP
 const allowCopies = "[[commands.rule]]\nid = \"copies\"\ndecision = \"allow\"\nprogram = \"cp\"\n" +
 	"[[commands.rule]]\nid = \"looks\"\ndecision = \"allow\"\nprogram = \"cmp\"\n"
 
-// built is what an agent does with builds at /mcp (DW-56): it makes one, has it audited, and repeats the identical calls until
-// it has an answer. Whatever is killed, there is one build, it verifies, and what is ready is never anything else.
+// built is what an agent does with builds at /mcp (DW-56): it makes one, has it audited, lets it go, and repeats the identical
+// calls until it has an answer. Whatever is killed, there is one build, it verifies, and what is ready is never anything else.
 func (p *play) built() {
 	w := &worker{play: p, dir: filepath.Join(p.t.TempDir(), "shop"), is: map[string]string{}}
 	for name, content := range map[string]string{"a.txt": "one\n", "b.txt": "two\n"} {
@@ -64,6 +64,24 @@ func (p *play) built() {
 	names, err := os.ReadDir(filepath.Dir(g.Path))
 	if err != nil || len(names) != 1 || names[0].Name() != g.Build {
 		p.t.Errorf("among the builds are %v: %v", names, err)
+	}
+	w.released(after)
+}
+
+// released lets the bytes of a build go: its manifest and the verdicts about it stay.
+func (w *worker) released(g generation) {
+	w.t.Helper()
+	if last := w.do("release_generation", "release-1", map[string]any{"build_id": g.Build}, nil); !last.OK {
+		w.t.Fatalf("release-1: %+v", last)
+	}
+	now := w.generation(g.Build, func(g generation) bool { return g.State == "released" })
+	if !slices.Equal(now.Audits, g.Audits) || now.TreeHash != g.TreeHash {
+		w.t.Errorf("what is known of %s is %+v, it was %+v", g.Build, now, g)
+	}
+	for name, stays := range map[string]bool{"tree": false, "manifest": true, "statement.json": true} {
+		if _, err := os.Stat(filepath.Join(g.Path, name)); stays != (err == nil) {
+			w.t.Errorf("%s of a build that was released: %v", name, err)
+		}
 	}
 }
 

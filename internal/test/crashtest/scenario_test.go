@@ -112,7 +112,7 @@ var scenarios = []scenario{
 	{name: "worked", steps: (*play).worked, only: []string{"op.", "fs."}},
 	{name: "removed", steps: (*play).removed, only: []string{"op.", "fs."}, every: true},
 	{name: "integrated", steps: (*play).integrated, only: []string{"op.", "fs.", "ws."}},
-	{name: "paused", steps: (*play).paused, only: []string{"ws."}},
+	{name: "paused", steps: (*play).paused, only: []string{"ws.", "op."}, every: true},
 	{name: "called", steps: (*play).called, servers: []string{"alpha"}, only: []string{"op.", "gateway.", "supervisor."}, settings: extensions, policy: allowAlpha},
 	{name: "jobs", steps: (*play).jobs, only: []string{"op.", "job."}, settings: commands, policy: allowTee},
 	{name: "built", steps: (*play).built, only: []string{"gen.", "audit."}, every: true, settings: builds, policy: allowCopies},
