@@ -131,12 +131,18 @@ func SecretName(base string) bool {
 	return false
 }
 
+// The files and directories of the built-in list that have a place.
+var (
+	systemSecrets = []string{"/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-"}
+	homeSecrets   = []string{".ssh", ".gnupg", ".aws", ".kube", ".config/gcloud", ".docker/config.json"}
+)
+
 // SecretPlaces are the files and directories of the built-in list that have a place: those of the system, and those of home
 // directories.
 func SecretPlaces(homes ...string) []string {
-	places := []string{"/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-"}
+	places := slices.Clone(systemSecrets)
 	for _, home := range homes {
-		for _, name := range []string{".ssh", ".gnupg", ".aws", ".kube", ".config/gcloud", ".docker/config.json"} {
+		for _, name := range homeSecrets {
 			places = append(places, path.Join(home, name))
 		}
 	}
@@ -146,8 +152,14 @@ func SecretPlaces(homes ...string) []string {
 // secretFile is the built-in list of what is neither read nor written.
 func secretFile(name string, p Place) bool {
 	base := path.Base(name)
-	if SecretName(base) || slices.ContainsFunc(SecretPlaces(p.homes()...), func(place string) bool { return within(name, place) }) {
+	if SecretName(base) || slices.ContainsFunc(systemSecrets, func(place string) bool { return within(name, place) }) {
 		return true
+	}
+	for _, home := range p.homes() {
+		rest, ok := strings.CutPrefix(name, strings.TrimSuffix(path.Clean(home), "/")+"/")
+		if ok && slices.ContainsFunc(homeSecrets, func(place string) bool { return within(rest, place) }) {
+			return true
+		}
 	}
 	return strings.HasPrefix(name, "/proc/") && (base == "environ" || base == "mem")
 }

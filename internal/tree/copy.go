@@ -37,7 +37,7 @@ const (
 	// maxMoved is how many paths are named that changed while they were copied.
 	maxMoved = 10
 	// countFrom is the part of a limit from which a copy counts what is to come: what is smaller is copied before it is counted.
-	countFrom = 16
+	countFrom = 8
 )
 
 // CopyOptions say what is copied.
