@@ -17,9 +17,8 @@ func (c *Control) Events(ctx context.Context, in api.EventsQuery, emit func(even
 		return err
 	}
 	if in.Project != "" {
-		err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-			p, err := projectNamed(ctx, r, in.Project)
-			in.Project = p.ID
+		err := c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+			in.Project, err = projectID(ctx, r, in.Project)
 			return err
 		})
 		if err != nil {

@@ -30,12 +30,9 @@ func (c *Control) Generations(ctx context.Context, in api.GenerationsQuery) (api
 	}
 	page := api.GenerationPage{Generations: []api.Generation{}, Next: []string{}}
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-		if in.Project != "" {
-			p, err := projectNamed(ctx, r, in.Project)
-			if err != nil {
-				return err
-			}
-			list.Project = p.ID
+		var err error
+		if list.Project, err = projectID(ctx, r, in.Project); err != nil {
+			return err
 		}
 		if in.Workspace != "" {
 			w, err := r.WorkspaceByID(ctx, workspace.ByID{ID: in.Workspace})
@@ -48,10 +45,7 @@ func (c *Control) Generations(ctx context.Context, in api.GenerationsQuery) (api
 		if err != nil {
 			return err
 		}
-		if len(found) > limit {
-			found = found[:limit]
-			page.Before = int(found[limit-1].Seq)
-		}
+		found, page.Before = cut(found, limit, func(g workspace.Generation) uint64 { return g.Seq })
 		for _, g := range found {
 			one, err := generationIn(ctx, r, g)
 			if err != nil {

@@ -26,10 +26,7 @@ func (c *Control) Jobs(ctx context.Context, in api.JobsQuery) (api.JobPage, erro
 	page := api.JobPage{Jobs: []operation.Job{}, Next: []string{}}
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
 		found, err := r.Jobs(ctx, list)
-		if len(found) > limit {
-			found = found[:limit]
-			page.Before = int(found[limit-1].Seq)
-		}
+		found, page.Before = cut(found, limit, func(j operation.Job) uint64 { return j.Seq })
 		page.Jobs = append(page.Jobs, found...)
 		return err
 	})

@@ -26,10 +26,7 @@ func (c *Control) Operations(ctx context.Context, in api.OperationsQuery) (api.O
 	page := api.OperationPage{Operations: []operation.Operation{}, Next: []string{}}
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
 		found, err := r.Operations(ctx, list)
-		if len(found) > limit {
-			found = found[:limit]
-			page.Before = int(found[limit-1].Seq)
-		}
+		found, page.Before = cut(found, limit, func(o operation.Operation) uint64 { return o.Seq })
 		page.Operations = append(page.Operations, found...)
 		return err
 	})

@@ -421,6 +421,15 @@ func rows(limit int) int {
 	return limit
 }
 
+// cut is a page of what was asked for with one row more than that has, and the number before which the next one goes on; 0: there is
+// none.
+func cut[T any](found []T, limit int, seq func(T) uint64) (page []T, before int) {
+	if len(found) <= limit {
+		return found, 0
+	}
+	return found[:limit], int(seq(found[limit-1]))
+}
+
 // Plan shows one plan.
 func (c *Control) Plan(ctx context.Context, in api.PlanRef) (api.PlanView, error) {
 	if err := c.allow(ctx, "plan.show"); err != nil {

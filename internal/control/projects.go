@@ -131,6 +131,15 @@ func projectNamed(ctx context.Context, r store.Reader, name string) (session.Pro
 	return r.ProjectByID(ctx, session.ByID{ID: name})
 }
 
+// projectID is the id of the project that somebody names; "" when nobody does.
+func projectID(ctx context.Context, r store.Reader, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	p, err := projectNamed(ctx, r, name)
+	return p.ID, err
+}
+
 // ground is what a registration is judged against.
 func (c *Control) ground(ctx context.Context, r store.Reader, overlap bool) (session.Ground, error) {
 	all, err := session.AllProjects(ctx, r, true)

@@ -33,21 +33,15 @@ func (c *Control) Workspaces(ctx context.Context, in api.WorkspacesQuery) (api.W
 	}
 	page := api.WorkspacePage{Workspaces: []api.Workspace{}, Next: []string{}}
 	err := c.cfg.DB.View(ctx, func(r store.Reader) error {
-		if in.Project != "" {
-			p, err := projectNamed(ctx, r, in.Project)
-			if err != nil {
-				return err
-			}
-			list.Project = p.ID
+		var err error
+		if list.Project, err = projectID(ctx, r, in.Project); err != nil {
+			return err
 		}
 		found, err := r.Workspaces(ctx, list)
 		if err != nil {
 			return err
 		}
-		if len(found) > limit {
-			found = found[:limit]
-			page.Before = int(found[limit-1].Seq)
-		}
+		found, page.Before = cut(found, limit, func(w workspace.Workspace) uint64 { return w.Seq })
 		for _, w := range found {
 			one, err := workspaceIn(ctx, r, w)
 			if err != nil {
