@@ -130,6 +130,11 @@ func (e *Env) workspaceText(w io.Writer, v api.WorkspaceView) {
 	}
 	add("dirty", v.Dirty)
 	add("snapshot", v.Snapshot)
+	var earlier []string
+	for _, p := range v.Earlier {
+		earlier = append(earlier, p.Snapshot)
+	}
+	add("and before", strings.Join(earlier, "\n"))
 	add("jobs", strings.Join(v.Jobs, "\n"))
 	add("waits for", strings.Join(waitsFor(v.Workspace), "\n"))
 	add("the project", supersededWords(v.Superseded))

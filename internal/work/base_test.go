@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"mcpx/internal/fault"
@@ -76,6 +77,34 @@ func TestBaseChecked(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(s.state, "snapshots", gone.Preserved, "tree/docs/mine.md")); err != nil || string(got) != "mine\n" {
 		t.Errorf("%+v: %q, %v", gone, got, err)
 	}
+}
+
+// TestEarlierSnapshot: a snapshot is found by its id also when another one was made after it, with the BASE of then.
+func TestEarlierSnapshot(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	var kept []string
+	for n := range 3 {
+		w.write(t, "docs/guide.md", fmt.Sprintf("guide %d\n", n))
+		w.write(t, "README.md", fmt.Sprintf("outside %d\n", n))
+		a := s.do(t, "integrate_agent_workspace", `"handle":%q,"preserve_out_of_scope":true,"keep_open":true,"operation_id":"integrate-%d"`, handle, n)
+		kept, handle = append(kept, read[integrated](t, a).Preserved), a.Handle
+	}
+	w.write(t, "README.md", "one\ntwo\nthree\n")
+	s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-01"`, handle)
+	for n, snapshot := range kept {
+		back := s.do(t, "resume_workspace", `"ws":%q,"operation_id":"resume-%02d"`, snapshot, n)
+		if !back.OK {
+			t.Fatal(back.Refusal)
+		}
+		again := read[openedWorkspace](t, back)
+		status := read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q,"diff":"patch"`, again.ID))
+		if len(status.Changes) != 1 || !strings.Contains(status.Patch, fmt.Sprintf("+guide %d\n", n)) || len(status.Outside) != 1 {
+			t.Errorf("snapshot %d: %+v", n, status)
+		}
+		s.do(t, "suspend_workspace", `"handle":%q,"reason":"later","operation_id":"suspend-%02d"`, back.Handle, n)
+	}
+	refused(t, s.do(t, "resume_workspace", `"ws":"snap_000000000000000000000000","operation_id":"resume-99"`), operation.NotFound, fault.AfterFix)
 }
 
 // TestSnapshotOfIntegration: what an integration kept in a snapshot goes on from there with the BASE of then, also after a later

@@ -307,6 +307,9 @@ func beginResume(ctx context.Context, s *Service, t *turn) (effect, error) {
 	if err != nil {
 		return nil, err
 	}
+	if as, ok := p.AsIn(in.WS); ok {
+		p.Workspace = as
+	}
 	r := &resumption{s: s, t: t, p: p}
 	if r.release, err = s.leases.take(p.ID, true); err != nil {
 		return nil, err
@@ -337,7 +340,7 @@ func (s *Service) keptIn(ctx context.Context, t *turn, ref string) (string, erro
 		return err
 	})
 	for _, w := range all {
-		if w.Snapshot == ref {
+		if _, ok := w.AsIn(ref); ok {
 			return w.ID, err
 		}
 	}
@@ -365,7 +368,7 @@ func (r *resumption) plan() error {
 		r.restore = true
 		w.Base = w.SnapshotBase()
 		if w.State == workspace.Retired { // that one stays retired: another one goes on with its work
-			w.ID, w.Rev, w.History, w.By = r.s.cfg.IDs.New(id.Workspace), 0, nil, r.t.op.Name
+			w.ID, w.Rev, w.History, w.Earlier, w.By = r.s.cfg.IDs.New(id.Workspace), 0, nil, nil, r.t.op.Name
 			w.Created = r.s.cfg.Now()
 		}
 	default:

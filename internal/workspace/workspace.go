@@ -64,9 +64,10 @@ type Workspace struct {
 	Break     bool           `json:"hardlinks_break,omitempty"` // other names of a file with several may keep the old bytes
 	Dir       string         `json:"dir"`                       // holds the working copy and its BASE
 	Base      Copied         `json:"base"`
-	Snapshot  string         `json:"snapshot,omitempty"`      // the last one that was made of it
-	Kept      *Copied        `json:"snapshot_base,omitempty"` // BASE of the snapshot; nil: Base
-	History   []Step         `json:"history,omitempty"`       // the last revisions, the oldest first
+	Snapshot  string         `json:"snapshot,omitempty"`          // the last one that was made of it
+	Kept      *Copied        `json:"snapshot_base,omitempty"`     // BASE of the snapshot; nil: Base
+	Earlier   []Preserved    `json:"earlier_snapshots,omitempty"` // snapshots that were made before the last one
+	History   []Step         `json:"history,omitempty"`           // the last revisions, the oldest first
 	Created   time.Time      `json:"created_at"`
 	Changed   time.Time      `json:"changed_at"`
 	Cleared   time.Time      `json:"cleared_at,omitzero"` // when its directory began to be cleared from the trash
@@ -118,8 +119,32 @@ func (w Workspace) Next(step Step) Workspace {
 // from a snapshot are higher than its own revisions.
 func (w Workspace) NextBase() int { return max(w.Rev, w.Base.Rev) + 1 }
 
-// Keep notes the snapshot that was made of the workspace, and the BASE that it is compared with.
-func (w *Workspace) Keep(snapshot string, base Copied) { w.Snapshot, w.Kept = snapshot, &base }
+// Preserved is a snapshot that was made of a workspace, and the BASE that it is compared with.
+type Preserved struct {
+	Snapshot string `json:"snapshot"`
+	Base     Copied `json:"base"`
+}
+
+// Keep notes a snapshot that was made, and the BASE that it is compared with. Those of before can be found, too.
+func (w *Workspace) Keep(snapshot string, base Copied) {
+	if w.Snapshot != "" && w.Snapshot != snapshot {
+		w.Earlier = append(slices.DeleteFunc(slices.Clone(w.Earlier), func(p Preserved) bool { return p.Snapshot == w.Snapshot }), Preserved{w.Snapshot, w.SnapshotBase()})
+	}
+	w.Snapshot, w.Kept = snapshot, &base
+}
+
+// AsIn is the workspace as if a snapshot of it were the last one; false: it is none of it.
+func (w Workspace) AsIn(snapshot string) (Workspace, bool) {
+	if w.Snapshot == snapshot {
+		return w, true
+	}
+	n := slices.IndexFunc(w.Earlier, func(p Preserved) bool { return p.Snapshot == snapshot })
+	if n < 0 {
+		return w, false
+	}
+	w.Snapshot, w.Kept = snapshot, &w.Earlier[n].Base
+	return w, true
+}
 
 // SnapshotBase is the BASE that the last snapshot is compared with.
 func (w Workspace) SnapshotBase() Copied {
