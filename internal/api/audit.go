@@ -303,7 +303,7 @@ type PruneData struct {
 // PrunedData says what was removed.
 type PrunedData struct {
 	retention.Report
-	// HeldSeconds is how long nothing is removed from now on, because the clock of the machine has jumped by JumpSeconds.
+	// HeldSeconds is how long nothing is removed from now on, because the clock of the machine may have jumped by JumpSeconds.
 	HeldSeconds int64    `json:"held_seconds,omitempty"`
 	JumpSeconds int64    `json:"jump_seconds,omitempty"`
 	Next        []string `json:"next"` // commands

@@ -268,7 +268,7 @@ var auditPrune = Command{
 			}
 			e.table(w, []string{"WHAT", removed, "BYTES", "OLD BUT NEEDED"}, table)
 			if out.HeldSeconds > 0 {
-				line(w, "The clock has jumped by %s: nothing is removed until mcpx has run for %s more.", seconds(out.JumpSeconds), seconds(out.HeldSeconds))
+				line(w, "The clock may have jumped by %s: nothing is removed until mcpx has run for %s more.", seconds(out.JumpSeconds), seconds(out.HeldSeconds))
 			}
 			e.next(w, out.Next)
 		})

@@ -42,11 +42,11 @@ func (c *Control) Prune(ctx context.Context, in api.PruneData) (api.PrunedData, 
 	return out, err
 }
 
-// heldFindings tell that nothing old is removed, because the clock has jumped.
+// heldFindings tell that nothing old is removed, because the clock has jumped. A machine that was off for a night is none.
 func (c *Control) heldFindings(ctx context.Context) (all []api.Finding, err error) {
 	err = c.cfg.DB.View(ctx, func(r store.Reader) error {
 		s, err := r.RetentionState(ctx)
-		if err == nil && s.Hold.Held() {
+		if err == nil && s.Hold.Held() && !s.Hold.Off {
 			f := s.Hold.Refusal()
 			all = []api.Finding{{Code: f.Code, Severity: converge.WeightNotice, Subject: "clock", Text: f.Message, Hint: f.Hint}}
 		}

@@ -9,6 +9,7 @@ import (
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/retention"
+	"mcpx/internal/store"
 )
 
 // fakeRetention removes nothing, and notes what it was asked for.
@@ -40,5 +41,22 @@ func TestPrune(t *testing.T) {
 	}
 	if _, err := b.Prune(t.Context(), api.PruneData{}); err == nil {
 		t.Error("nobody asks, and it is done")
+	}
+}
+
+// TestHeldIsTold: a clock that jumped is a finding, and a night without a daemon is none.
+func TestHeldIsTold(t *testing.T) {
+	b, ctx := newBench(t)
+	for _, off := range []bool{true, false} {
+		err := b.cfg.DB.Change(ctx, func(tx store.Tx) error {
+			return tx.PutRetentionState(ctx, retention.PutState{State: retention.State{Hold: retention.Hold{By: 14 * time.Hour, Left: time.Hour, Off: off}}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := b.heldFindings(ctx)
+		if err != nil || (len(all) == 0) != off {
+			t.Errorf("off %t: %+v, %v", off, all, err)
+		}
 	}
 }

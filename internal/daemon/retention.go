@@ -84,7 +84,7 @@ func (k *keeper) hold(ctx context.Context, next func(retention.Hold) retention.H
 		}
 		_, err = tx.AppendEvent(ctx, event.Draft{
 			At: k.wall(), Kind: event.RetentionHeld, Actor: event.Actor{Principal: "owner", Channel: "loop"}, Body: body,
-			Summary: "the clock has jumped by " + now.By.Round(time.Second).String() + ": nothing is removed for " + now.Left.String(),
+			Summary: now.Cause() + ": nothing is removed for " + now.Left.String(),
 		})
 		return err
 	})

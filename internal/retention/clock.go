@@ -12,12 +12,17 @@ const (
 	// Rest is how long nothing is removed after a jump, in time that a daemon runs: who sees that the clock is wrong has
 	// so long to put it right.
 	Rest = 48 * time.Hour
+	// Absence is how long a machine may have been off, or no daemon have run on it, without being worth a word: only when something
+	// is to be removed it is said that a clock that jumped would look like that.
+	Absence = 30 * Day
 )
 
 // Hold keeps everything from being removed after the wall clock has jumped.
 type Hold struct {
 	By   time.Duration `json:"by"`   // the largest jump that is waited for, forwards or backwards
 	Left time.Duration `json:"left"` // of Rest; not above 0: nothing is held
+	// Off says that the jump may be one of the time in which no daemon ran, and is not longer than Absence.
+	Off bool `json:"off,omitempty"`
 }
 
 // Held says whether nothing may be removed.
@@ -25,8 +30,17 @@ func (h Hold) Held() bool { return h.Left > 0 }
 
 // Refusal is why nothing is removed while it is held.
 func (h Hold) Refusal() *fault.Error {
-	return fault.New(fault.Conflict, "retention-held").Saying("the clock has jumped by %s, so nothing is removed until mcpx has run for %s more", h.By.Round(time.Second), h.Left.Round(time.Second)).
+	return fault.New(fault.Conflict, "retention-held").Saying("nothing is removed until mcpx has run for %s more: %s", h.Left.Round(time.Second), h.Cause()).
 		Hinting("look at the clock; `mcpx audit prune --dry-run` shows what would be removed").Retrying(fault.AfterWait)
+}
+
+// Cause is what is held for, in words.
+func (h Hold) Cause() string {
+	by := h.By.Round(time.Second).String()
+	if h.Off {
+		return "no daemon ran for " + by + ", or the clock has jumped by that"
+	}
+	return "the clock has jumped by " + by
 }
 
 // Passed is the hold after some time in which the daemon ran, and in which the wall clock moved by wall. A jump that is no
@@ -34,7 +48,7 @@ func (h Hold) Refusal() *fault.Error {
 // nothing ever.
 func (h Hold) Passed(ran, wall time.Duration) Hold {
 	if h.Left = max(h.Left-ran, 0); h.Left == 0 {
-		h.By = 0
+		h = Hold{}
 	}
 	by := wall - ran
 	if by < 0 {
@@ -52,5 +66,10 @@ func (h Hold) Started(now, newest time.Time) Hold {
 	if newest.IsZero() {
 		return h
 	}
-	return h.Passed(0, now.Sub(newest))
+	off := now.Sub(newest)
+	next := h.Passed(0, off)
+	if next != h && off > 0 && off <= Absence {
+		next.Off = true
+	}
+	return next
 }

@@ -36,7 +36,7 @@ var areas = map[string]func(Periods) time.Duration{
 	"config": decisions, "catalog": decisions, "candidate": decisions, "approval": decisions, "apply": decisions,
 	"rollback": decisions, "credential": decisions, "secret": decisions, "auth": decisions, "agent": decisions,
 	"service": decisions, "cutover": decisions, "policy": decisions, "trust": decisions, "project": decisions,
-	"retention": decisions, "remote": decisions,
+	"retention": decisions, "remote": decisions, "server": decisions,
 
 	"plan": changes, "file": changes, "workspace": changes, "session": changes, "activity": changes,
 	"generation": changes,

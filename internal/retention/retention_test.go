@@ -51,13 +51,13 @@ func TestHold(t *testing.T) {
 	}{
 		"a clock that goes well":         {[]step{{time.Hour, time.Hour}, {time.Hour, time.Hour + time.Minute}}, Hold{}},
 		"an hour is no jump":             {[]step{{time.Minute, time.Minute + Jump}}, Hold{}},
-		"forwards":                       {[]step{{0, 10 * 365 * Day}}, Hold{10 * 365 * Day, Rest}},
-		"backwards":                      {[]step{{time.Hour, -time.Hour}}, Hold{2 * time.Hour, Rest}},
-		"it is waited for":               {[]step{{0, Day}, {time.Hour, time.Hour}}, Hold{Day, Rest - time.Hour}},
+		"forwards":                       {[]step{{0, 10 * 365 * Day}}, Hold{By: 10 * 365 * Day, Left: Rest}},
+		"backwards":                      {[]step{{time.Hour, -time.Hour}}, Hold{By: 2 * time.Hour, Left: Rest}},
+		"it is waited for":               {[]step{{0, Day}, {time.Hour, time.Hour}}, Hold{By: Day, Left: Rest - time.Hour}},
 		"and over":                       {[]step{{0, Day}, {Rest, Rest}}, Hold{}},
-		"a smaller one begins nothing":   {[]step{{0, Day}, {time.Hour, 9 * time.Hour}}, Hold{Day, Rest - time.Hour}},
-		"a larger one does":              {[]step{{0, Day}, {time.Hour, 3 * Day}}, Hold{3*Day - time.Hour, Rest}},
-		"after the end every one counts": {[]step{{0, Day}, {Rest, Rest}, {0, 2 * time.Hour}}, Hold{2 * time.Hour, Rest}},
+		"a smaller one begins nothing":   {[]step{{0, Day}, {time.Hour, 9 * time.Hour}}, Hold{By: Day, Left: Rest - time.Hour}},
+		"a larger one does":              {[]step{{0, Day}, {time.Hour, 3 * Day}}, Hold{By: 3*Day - time.Hour, Left: Rest}},
+		"after the end every one counts": {[]step{{0, Day}, {Rest, Rest}, {0, 2 * time.Hour}}, Hold{By: 2 * time.Hour, Left: Rest}},
 	} {
 		var h Hold
 		for _, s := range c.steps {
@@ -73,6 +73,22 @@ func TestHold(t *testing.T) {
 	}
 	if h := (Hold{}).Started(now, now.AddDate(-10, 0, 0)); h.Left != Rest || !strings.HasPrefix(h.By.String(), "87672h") {
 		t.Errorf("ten years after the last event: %+v", h)
+	}
+	// A night without a daemon is held for, and is no jump that is told; a year, a step back, and a jump while a daemon runs are.
+	for gap, off := range map[time.Duration]bool{14 * time.Hour: true, Absence: true, 400 * Day: false, -2 * time.Hour: false} {
+		h := (Hold{}).Started(now, now.Add(-gap))
+		if !h.Held() || h.Off != off || strings.Contains(h.Refusal().Message, "no daemon ran") != off {
+			t.Errorf("%s without a daemon: %+v, %v", gap, h, h.Refusal())
+		}
+		if later := h.Passed(time.Hour, 500*Day); later.Off || !later.Held() {
+			t.Errorf("a jump after %s: %+v", gap, later)
+		}
+		if later := h.Passed(Rest, Rest); later != (Hold{}) {
+			t.Errorf("over after %s: %+v", gap, later)
+		}
+	}
+	if h := (Hold{By: Day, Left: Rest}).Started(now, now.Add(-time.Hour*9)); h.Off {
+		t.Errorf("a night after a jump: %+v", h)
 	}
 	// A machine that is off each night removes something all the same.
 	var nights Hold
