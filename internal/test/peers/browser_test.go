@@ -62,7 +62,7 @@ func chromium(t *testing.T) string {
 }
 
 // openBrowser starts Chromium with an empty page. It ends with the test, or after browserWithin.
-func openBrowser(t *testing.T, program string) *browser {
+func openBrowser(t *testing.T, program string, more ...string) *browser {
 	t.Helper()
 	theirs, to, err := os.Pipe()
 	if err != nil {
@@ -74,8 +74,8 @@ func openBrowser(t *testing.T, program string) *browser {
 	}
 	dir, env := home(t)
 	// The sandbox of the browser needs what a container may not have, and it only shows our own pages here.
-	cmd := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-		"--user-data-dir="+dir, "--remote-debugging-pipe", "about:blank")
+	cmd := exec.Command(program, append(more, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
+		"--user-data-dir="+dir, "--remote-debugging-pipe", "about:blank")...)
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = env, dir, []*os.File{theirs, ours}
 	ownGroup(cmd)
 	if err := cmd.Start(); err != nil {
@@ -96,7 +96,7 @@ func openBrowser(t *testing.T, program string) *browser {
 		Target  string `json:"targetId"`
 		Session string `json:"sessionId"`
 	}
-	b.do("Target.createTarget", map[string]any{"url": "about:blank", "width": 760, "height": 740}, &page)
+	b.do("Target.createTarget", map[string]any{"url": "about:blank", "width": 760, "height": 810}, &page)
 	b.do("Target.attachToTarget", map[string]any{"targetId": page.Target, "flatten": true}, &page)
 	b.page = page.Session
 	b.do("Log.enable", nil, nil)
@@ -191,11 +191,25 @@ func (b *browser) picture(scheme string) []byte {
 
 // TestRemoteBrowser is a web client and a person with Chromium. The client knows the address alone; its page leads the browser
 // to ours, a wrong code is refused there, and the right one leads back to the client, over the policy of our page. With
-// MCPX_PICTURES=1 the page is painted into docs.
+// MCPX_PICTURES=1 the page is painted into docs. Behind a tunnel the browser comes over plain HTTP of this machine; with a
+// certificate it sees TLS, and the cookie has the name that it takes from nobody else.
 func TestRemoteBrowser(t *testing.T) {
 	program := chromium(t)
-	a := openAway(t)
-	b := openBrowser(t, program)
+	t.Run("behind a tunnel", func(t *testing.T) {
+		letInByBrowser(t, openAway(t), openBrowser(t, program))
+	})
+	t.Run("with a certificate", func(t *testing.T) {
+		site := httptest.NewTLSServer(http.NotFoundHandler())
+		defer site.Close()
+		key := sha256.Sum256(site.Certificate().RawSubjectPublicKeyInfo)
+		b := openBrowser(t, program, "--ignore-certificate-errors-spki-list="+base64.StdEncoding.EncodeToString(key[:])) // this one only
+		letInByBrowser(t, openAwayTLS(t, site), b)
+	})
+}
+
+// letInByBrowser is what a person does who is led to us by a web client, and the call of that client.
+func letInByBrowser(t *testing.T, a away, b *browser) {
+	t.Helper()
 	m := a.discover()
 
 	answers := make(chan url.Values, 1)
@@ -221,6 +235,9 @@ func TestRemoteBrowser(t *testing.T) {
 
 	b.do("Page.navigate", map[string]any{"url": chat + "/begin"}, nil)
 	request := part(t, shownRequest, b.shows("mcpx remote approve"))
+	if cookie := b.cookie(m.Issuer); cookie.Secure != strings.HasPrefix(a.base, "https:") || strings.HasPrefix(cookie.Name, "__Host-") != cookie.Secure || !cookie.HTTPOnly || cookie.SameSite != "Strict" {
+		t.Errorf("the browser keeps the cookie %+v", cookie)
+	}
 	pictures(t, b)
 	b.presses("2222-2222")
 	b.shows("4 of 5 tries are left")
@@ -237,20 +254,40 @@ func TestRemoteBrowser(t *testing.T) {
 	var tokens struct {
 		Access string `json:"access_token"`
 	}
-	raw, _ := exchange(t, http.DefaultClient, http.StatusOK, http.MethodPost, m.Token, url.Values{
+	raw, _ := exchange(t, a.http, http.StatusOK, http.MethodPost, m.Token, url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")}, "client_id": {client}, "redirect_uri": {redirect},
 		"code_verifier": {verifier}, "resource": {m.Resource},
 	})
 	if err := json.Unmarshal([]byte(raw), &tokens); err != nil {
 		t.Fatal(err)
 	}
-	caller := rig.NewClient(t, m.Resource)
-	caller.Version = legacy
-	caller.Header.Set("Authorization", "Bearer "+tokens.Access)
-	called := string(caller.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"session","arguments":{"action":"list"}}}`).Answer(t))
+	call := rig.NewClient(t, m.Resource)
+	call.Over(a.http)
+	call.Version = legacy
+	call.Header.Set("Authorization", "Bearer "+tokens.Access)
+	called := string(call.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"session","arguments":{"action":"list"}}}`).Answer(t))
 	if !answerOf(t, called).OK {
 		t.Errorf("the call did not succeed: %s", called)
 	}
+}
+
+// kept is a cookie as the browser keeps it.
+type kept struct {
+	Name     string
+	SameSite string
+	Secure   bool
+	HTTPOnly bool
+}
+
+// cookie is the only cookie that the browser keeps for an address.
+func (b *browser) cookie(address string) kept {
+	b.t.Helper()
+	var all struct{ Cookies []kept }
+	b.do("Network.getCookies", map[string]any{"urls": []string{address}}, &all)
+	if len(all.Cookies) != 1 {
+		b.t.Fatalf("the browser keeps %+v for %s", all.Cookies, address)
+	}
+	return all.Cookies[0]
 }
 
 // pictures paints the page in both schemes of colors; they differ.

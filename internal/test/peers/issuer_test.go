@@ -84,7 +84,7 @@ func (a away) comes(as string) string {
 // what was revoked stays so, and turning remote access off ends what the provider goes on to believe in.
 func TestRemoteIssuer(t *testing.T) {
 	addr := fmt.Sprintf("127.0.0.1:%d", rig.Port(t))
-	a := away{rig.Start(t), t, "http://" + addr}
+	a := away{rig.Start(t), t, "http://" + addr, http.DefaultClient}
 	issuer := startIssuer(t, a.base+"/mcp")
 	on := []string{"remote", "on", "--url", a.base, "--address", addr, "--issuer", issuer, "--subject", "ada"}
 	a.Person(on...)

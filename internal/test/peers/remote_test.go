@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -27,14 +30,39 @@ type away struct {
 	*rig.Gateway
 	t    *testing.T
 	base string // the public address
+	http *http.Client
 }
 
 // openAway starts a daemon, where a person turns remote access on.
 func openAway(t *testing.T) away {
 	t.Helper()
 	addr := fmt.Sprintf("127.0.0.1:%d", rig.Port(t))
-	a := away{rig.Start(t), t, "http://" + addr}
+	a := away{rig.Start(t), t, "http://" + addr, http.DefaultClient}
 	a.Person("remote", "on", "--url", a.base, "--address", addr)
+	return a
+}
+
+// openAwayTLS is openAway without a tunnel or a proxy in front: the daemon has the certificate, which is that of the site
+// and trusted by its client.
+func openAwayTLS(t *testing.T, site *httptest.Server) away {
+	t.Helper()
+	addr := fmt.Sprintf("127.0.0.1:%d", rig.Port(t))
+	a := away{rig.Start(t), t, "https://" + addr, site.Client()}
+	key, err := x509.MarshalPKCS8PrivateKey(site.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]*pem.Block{"certificate": {Type: "CERTIFICATE", Bytes: site.Certificate().Raw}, "key": {Type: "PRIVATE KEY", Bytes: key}}
+	words := []string{"remote", "on", "--url", a.base, "--address", addr}
+	dir := t.TempDir()
+	for name, block := range files {
+		file := filepath.Join(dir, name+".pem")
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		words = append(words, "--"+name, file)
+	}
+	a.Person(words...)
 	return a
 }
 
@@ -263,18 +291,21 @@ type metadata struct {
 	Authorize string `json:"authorization_endpoint"`
 	Token     string `json:"token_endpoint"`
 	Register  string `json:"registration_endpoint"`
+
+	http *http.Client
 }
 
 // discover does as a web client does that was given the address.
 func (a away) discover() (m metadata) {
 	a.t.Helper()
+	m.http = a.http
 	read := func(target string) {
-		answer, _ := exchange(a.t, http.DefaultClient, http.StatusOK, http.MethodGet, target, nil)
+		answer, _ := exchange(a.t, a.http, http.StatusOK, http.MethodGet, target, nil)
 		if err := json.Unmarshal([]byte(answer), &m); err != nil || len(m.Servers) == 0 {
 			a.t.Fatalf("%s, %v", answer, err)
 		}
 	}
-	_, header := exchange(a.t, http.DefaultClient, http.StatusUnauthorized, http.MethodPost, a.base+"/mcp", struct{}{})
+	_, header := exchange(a.t, a.http, http.StatusUnauthorized, http.MethodPost, a.base+"/mcp", struct{}{})
 	read(part(a.t, regexp.MustCompile(`resource_metadata="([^"]+)"`), header.Get("WWW-Authenticate")))
 	read(m.Servers[0] + "/.well-known/oauth-authorization-server")
 	return m
@@ -283,7 +314,7 @@ func (a away) discover() (m metadata) {
 // register registers a client that is answered at an address, and returns its id.
 func (m metadata) register(t *testing.T, name, redirect string) string {
 	t.Helper()
-	answer, _ := exchange(t, http.DefaultClient, http.StatusCreated, http.MethodPost, m.Register,
+	answer, _ := exchange(t, m.http, http.StatusCreated, http.MethodPost, m.Register,
 		map[string]any{"client_name": name, "redirect_uris": []string{redirect}, "token_endpoint_auth_method": "none"})
 	var made struct {
 		ID string `json:"client_id"`

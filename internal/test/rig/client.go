@@ -37,6 +37,9 @@ func NewClient(t testing.TB, url string) *Client {
 	return &Client{t: t, URL: url, Within: answerWithin, Header: http.Header{"X-Rig-Token": {Canary + "header"}}, http: &http.Client{Transport: transport}}
 }
 
+// Over lets the client travel over another HTTP client, one that trusts a certificate.
+func (c *Client) Over(h *http.Client) { c.http = h }
+
 // On is the same client in a subtest: its failures are the subtest's.
 func (c *Client) On(t testing.TB) *Client {
 	other := *c
