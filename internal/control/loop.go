@@ -30,7 +30,7 @@ func (c *Control) stir() {
 // Turn is one turn of the loop that the daemon runs: projects that moved are noticed, everything is looked at, plans are made, and those that need nobody
 // are applied, one after the other, with another look in between.
 func (c *Control) Turn(ctx context.Context) error {
-	if err := c.lookAtProjects(ctx); err != nil {
+	if err := c.LookAtProjects(ctx); err != nil {
 		return err
 	}
 	tried := map[string]bool{}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"mcpx/internal/api"
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
@@ -309,25 +311,34 @@ func (c *Control) RemoveProject(ctx context.Context, in api.ProjectRef) (api.Pro
 	return out, nil
 }
 
-// lookAtProjects writes down which projects are not where they were, and which are there again.
-func (c *Control) lookAtProjects(ctx context.Context) error {
+// looksAtOnce bounds how many projects are looked at at once: file systems that do not answer are waited for together.
+const looksAtOnce = 16
+
+// LookAtProjects writes down which projects are not where they were, and which are there again. Before that nobody changes anything
+// at a start.
+func (c *Control) LookAtProjects(ctx context.Context) error {
 	var all []session.Project
 	err := c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		all, err = session.AllProjects(ctx, r, false)
 		return err
 	})
-	var errs []error
-	for _, p := range all {
-		found, err := c.cfg.Directories.Survey(ctx, p.Path)
-		if err != nil { // no verdict comes from an error
-			c.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "a project cannot be looked at", slog.String(key.Path, p.Path), slog.Any(key.Cause, err))
-			continue
-		}
-		if _, changed := session.Look(p, found); changed {
-			errs = append(errs, c.moved(ctx, p.ID, found))
-		}
+	var looks errgroup.Group
+	looks.SetLimit(looksAtOnce)
+	errs := make([]error, len(all))
+	for i, p := range all {
+		looks.Go(func() error {
+			found, err := c.cfg.Directories.Survey(ctx, p.Path)
+			if err != nil { // no verdict comes from an error
+				c.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "a project cannot be looked at", slog.String(key.Path, p.Path), slog.Any(key.Cause, err))
+				return nil
+			}
+			if _, changed := session.Look(p, found); changed {
+				errs[i] = c.moved(ctx, p.ID, found)
+			}
+			return nil
+		})
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, err, looks.Wait())...)
 }
 
 // moved judges the project again inside the change: somebody may have rebound it since it was read.

@@ -115,7 +115,7 @@ func TestProjectMoves(t *testing.T) {
 	turn := func() {
 		t.Helper()
 		for range 2 { // the second has no news
-			if err := b.lookAtProjects(ctx); err != nil {
+			if err := b.LookAtProjects(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}

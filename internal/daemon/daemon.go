@@ -274,6 +274,7 @@ func (d *Daemon) build(ctx context.Context, address string, me owner) error {
 	}
 	crash.Point("daemon.catalog-loaded")
 	d.registerBase(ctx)
+	d.lookAtProjects(ctx)
 	// Before anybody can ask for the next change: an apply that was cut off is finished or undone.
 	if err := d.control.RecoverApplies(ctx); err != nil {
 		return err

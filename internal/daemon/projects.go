@@ -29,6 +29,17 @@ func (d *Daemon) registerBase(ctx context.Context) {
 	}
 }
 
+// lookAtProjects finds out which projects are still where they were, before anything is changed in one. That it cannot be
+// written down keeps nobody from starting.
+func (d *Daemon) lookAtProjects(ctx context.Context) {
+	if d.db.Stopped() != nil {
+		return
+	}
+	if err := d.control.LookAtProjects(ctx); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelError, "it is not known which projects are where they were", slog.Any(key.Cause, err))
+	}
+}
+
 // directories looks at directories for control.
 type directories struct{ d *Daemon }
 

@@ -770,6 +770,9 @@ func recoverIntegrate(ctx context.Context, s *Service, t *turn) (data any, end e
 		return nil, nil, undecided(err)
 	}
 	g := &integration{s: s, t: t, at: x, id: batchID(t.op)}
+	if err := x.elsewhere(); err != nil {
+		return nil, g, undecided(err)
+	}
 	if g.area, err = x.root.Area(s.cfg.State); err != nil {
 		return nil, g, undecided(err)
 	}

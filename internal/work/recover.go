@@ -11,6 +11,7 @@ import (
 	"mcpx/internal/key"
 	"mcpx/internal/operation"
 	paging "mcpx/internal/page"
+	"mcpx/internal/session"
 	"mcpx/internal/store"
 	"mcpx/internal/tree"
 )
@@ -192,6 +193,9 @@ func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, end ending
 		return nil, nil, undecided(err)
 	}
 	e := &edit{s: s, at: x, id: batchID(t.op)}
+	if err := x.elsewhere(); err != nil {
+		return nil, e, undecided(err)
+	}
 	if e.area, err = x.root.Area(s.cfg.State); err != nil {
 		return nil, e, undecided(err)
 	}
@@ -205,6 +209,14 @@ func recoverEdit(ctx context.Context, s *Service, t *turn) (data any, end ending
 	}
 	data, err = e.ended(was.Answer, o)
 	return data, e, err
+}
+
+// elsewhere says that another directory has the place of the project: a journal waits until a person has said which one it is.
+func (x *target) elsewhere() error {
+	if x.workspace != nil || x.Project.State != session.ProjectMoved {
+		return nil
+	}
+	return x.Project.Usable()
 }
 
 // open is an error that decides nothing about an operation: its recovery finds out what has happened.

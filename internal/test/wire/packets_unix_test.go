@@ -1,0 +1,334 @@
+//go:build unix
+
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mcpx/internal/test/rig"
+)
+
+// packets is an agent whose commands run without a person, in a project with a few files.
+func packets(t *testing.T) *agent {
+	t.Helper()
+	g := rig.New(t)
+	if err := os.MkdirAll(filepath.Join(g.Home, "config"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const policy = "[commands]\nlift = [\"program.untrusted\"]\n[[commands.rule]]\nid = \"waits\"\ndecision = \"allow\"\nprogram = %q\n"
+	program := filepath.Join(g.Home, "waits")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n: > begun\nwhile [ ! -e end ]; do sleep 0.01; done\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(g.Home, "config", "policy.toml"), fmt.Appendf(nil, policy, program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.Extra = []string{"MCPX_RUNTIME_WORK=true", "MCPX_RUNTIME_COMMANDS=true", "MCPX_SANDBOX_MECHANISM=none"}
+	g.Serve()
+	a := openAgent(t, g)
+	for _, name := range []string{"docs/a.txt", "docs/b.txt", "docs/c.txt", "src/x"} {
+		plant(t, filepath.Join(a.dir, name), name+"\n")
+	}
+	return a
+}
+
+func plant(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// workspace makes one, and says where its copy is.
+func (a *agent) workspace(operation, mutable string) (handle, dir string) {
+	a.t.Helper()
+	made := a.call("create_agent_workspace", fmt.Sprintf(`{"remote_session_id":%q,"purpose":"the work of %s","mutable":[%q],"operation_id":%q}`, a.session, operation, mutable, operation))
+	var w struct {
+		Path string `json:"path"`
+	}
+	if !made.OK || json.Unmarshal(made.Data, &w) != nil {
+		a.t.Fatalf("%s", made.raw)
+	}
+	return made.Handle, w.Path
+}
+
+// on makes a call about a workspace.
+func (a *agent) on(tool, operation, handle, more string) answered {
+	a.t.Helper()
+	return a.call(tool, fmt.Sprintf(`{"handle":%q,"operation_id":%q%s}`, handle, operation, more))
+}
+
+// refused fails unless an answer is a refusal of this code.
+func (a *agent) refused(got answered, code string) {
+	a.t.Helper()
+	if got.OK || got.Error.Code != code {
+		a.t.Errorf("want %s: %s", code, got.raw)
+	}
+}
+
+// lies is all that a directory holds, by name: permissions, and bytes or the text of a link.
+func lies(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		what := info.Mode().String() + " "
+		switch {
+		case info.Mode().IsRegular():
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			what += string(raw)
+		case info.Mode()&fs.ModeSymlink != 0:
+			text, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			what += text
+		}
+		all[strings.TrimPrefix(path, dir+"/")] = what
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestPacketsMoved: DW-1 and DW-31 with the real binary. A call is replayed to the byte after its project was renamed and bound anew, and
+// after another directory has its place; then nothing in it is changed until a person says which directory it is.
+func TestPacketsMoved(t *testing.T) {
+	a := packets(t)
+	args := fmt.Sprintf(`{"project":%q,"purpose":"work","mutable":["docs"],"operation_id":"create-01"}`, a.dir)
+	first := a.call("create_agent_workspace", args)
+	if !first.OK {
+		t.Fatalf("%s", first.raw)
+	}
+	replayed := func(when string) {
+		t.Helper()
+		again := a.call("create_agent_workspace", args)
+		if !again.OK || !again.Operation.Replayed || string(again.Data) != string(first.Data) || again.Handle != first.Handle {
+			t.Errorf("%s: %s, it was %s", when, again.raw, first.raw)
+		}
+		if dirs, err := os.ReadDir(filepath.Join(a.g.Home, "state", "workspaces")); err != nil || len(dirs) != 1 {
+			t.Errorf("%s: there are %v, %v", when, dirs, err)
+		}
+	}
+	restart := func(meanwhile func() error) {
+		t.Helper()
+		a.g.Must("daemon", "stop")
+		a.g.Wait()
+		if err := meanwhile(); err != nil {
+			t.Fatal(err)
+		}
+		a.g.Serve()
+	}
+	away := a.dir + "-away"
+	restart(func() error { return os.Rename(a.dir, away) })
+	a.g.Must("project", "rebind", "shop", away)
+	replayed("after the rename")
+	restart(func() error {
+		if err := os.RemoveAll(away); err != nil {
+			return err
+		}
+		return os.Mkdir(away, 0o700)
+	})
+	replayed("after another directory has its place")
+	var list struct {
+		Workspaces []struct {
+			Handle string `json:"handle"`
+		} `json:"unfinished_workspaces"`
+	}
+	a.look(fmt.Sprintf(`{"remote_session_id":%q}`, a.session), &list)
+	if len(list.Workspaces) != 1 || list.Workspaces[0].Handle != first.Handle {
+		t.Errorf("unfinished are %+v", list)
+	}
+	edit := fmt.Sprintf(`{"remote_session_id":%q,"edits":[{"op":"create","path":"new.txt","content":"x"}],"operation_id":"edit-0001"}`, a.session)
+	a.refused(a.call("edit_files", edit), "PROJECT_MOVED")
+	a.refused(a.on("integrate_agent_workspace", "integrate-1", first.Handle, ""), "PROJECT_MOVED")
+	if now := lies(t, away); len(now) != 0 {
+		t.Errorf("it holds %v", now)
+	}
+	a.g.Must("project", "rebind", "shop")
+	if got := a.call("edit_files", edit); !got.OK {
+		t.Errorf("%s", got.raw)
+	}
+}
+
+// TestPacketsBusy: DW-3 and DW-5 with the real binary. While a command runs in a workspace it is neither integrated nor suspended nor
+// removed, and each refusal names the job; a stale handle is told the present one; the same calls do it afterwards.
+func TestPacketsBusy(t *testing.T) {
+	a := packets(t)
+	handle, dir := a.workspace("create-01", ".")
+	plant(t, filepath.Join(dir, "docs/new.txt"), "new\n")
+	before := lies(t, a.dir)
+	started := a.on("start_command", "start-01", handle, fmt.Sprintf(`,"argv":[%q]`, filepath.Join(a.g.Home, "waits")))
+	var job struct {
+		ID string `json:"job_id"`
+	}
+	if !started.OK || json.Unmarshal(started.Data, &job) != nil {
+		t.Fatalf("%s", started.raw)
+	}
+	for tool, id := range map[string]string{"integrate_agent_workspace": "integrate-1", "suspend_workspace": "suspend-1", "remove_agent_workspace": "remove-01"} {
+		more := ""
+		if tool == "suspend_workspace" {
+			more = `,"reason":"later"`
+		}
+		got := a.on(tool, id, handle, more)
+		a.refused(got, "JOBS_RUNNING")
+		if !strings.Contains(string(got.raw), job.ID) {
+			t.Errorf("%s does not name the job %s: %s", tool, job.ID, got.raw)
+		}
+	}
+	if now := lies(t, a.dir); !maps.Equal(now, before) {
+		t.Errorf("the project holds %v", now)
+	}
+	plant(t, filepath.Join(dir, "end"), "")
+	a.read("command_status", fmt.Sprintf(`{"job_id":%q,"wait_ms":20000}`, job.ID), &struct{}{})
+	for _, name := range []string{"end", "begun"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edited := a.call("edit_files", fmt.Sprintf(`{"handle":%q,"edits":[{"op":"create","path":"docs/more.txt","content":"more\n"}],"operation_id":"edit-0001"}`, handle))
+	if !edited.OK || edited.Handle == handle {
+		t.Fatalf("%s", edited.raw)
+	}
+	stale := a.on("integrate_agent_workspace", "integrate-1", handle, "")
+	a.refused(stale, "STALE_HANDLE")
+	if !strings.Contains(string(stale.raw), edited.Handle) {
+		t.Errorf("the present handle %s is not told: %s", edited.Handle, stale.raw)
+	}
+	if now := lies(t, a.dir); !maps.Equal(now, before) {
+		t.Errorf("the project holds %v", now)
+	}
+	if done := a.on("integrate_agent_workspace", "integrate-1", edited.Handle, ""); !done.OK {
+		t.Fatalf("%s", done.raw)
+	}
+	now := lies(t, a.dir)
+	for _, name := range []string{"docs/new.txt", "docs/more.txt"} {
+		if now[name] == "" {
+			t.Errorf("%s did not come", name)
+		}
+	}
+}
+
+// TestPacketsKept: DW-9, DW-10 and DW-11 with the real binary, over restarts. A workspace that is removed with work in it comes back from
+// its snapshot as it was; one that was put aside is told what others integrated meanwhile, and has its own work; a directory that no row
+// knows is put aside, listed, and goes on.
+func TestPacketsKept(t *testing.T) {
+	a := packets(t)
+	restart := func(meanwhile func()) {
+		a.g.Must("daemon", "stop")
+		a.g.Wait()
+		meanwhile()
+		a.g.Serve()
+	}
+	handle, dir := a.workspace("create-01", "docs")
+	plant(t, filepath.Join(dir, "docs/mine.txt"), "mine\n")
+	for _, err := range []error{
+		os.Remove(filepath.Join(dir, "docs/a.txt")), os.WriteFile(filepath.Join(dir, "docs/b.txt"), []byte("changed\n"), 0o600),
+		os.Chmod(filepath.Join(dir, "docs/c.txt"), 0o700), os.Mkdir(filepath.Join(dir, "docs/empty"), 0o700), os.Symlink("b.txt", filepath.Join(dir, "docs/link")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine := lies(t, dir)
+	gone := a.on("remove_agent_workspace", "remove-01", handle, "")
+	var kept struct {
+		Preserved string `json:"preserved"`
+	}
+	if !gone.OK || json.Unmarshal(gone.Data, &kept) != nil || kept.Preserved == "" {
+		t.Fatalf("%s", gone.raw)
+	}
+	restart(func() {})
+	var back struct {
+		Path string `json:"path"`
+	}
+	resume := func(operation, what string) answered {
+		t.Helper()
+		got := a.call("resume_workspace", fmt.Sprintf(`{"ws":%q,"remote_session_id":%q,"operation_id":%q}`, what, a.session, operation))
+		if !got.OK || json.Unmarshal(got.Data, &back) != nil {
+			t.Fatalf("%s", got.raw)
+		}
+		return got
+	}
+	resumed := resume("resume-01", kept.Preserved)
+	if now := lies(t, back.Path); !maps.Equal(now, mine) {
+		t.Errorf("it came back as %v, it was %v", now, mine)
+	}
+
+	away := a.on("suspend_workspace", "suspend-1", resumed.Handle, `,"reason":"tomorrow"`)
+	if !away.OK {
+		t.Fatalf("%s", away.raw)
+	}
+	other, copied := a.workspace("create-02", "docs")
+	for _, name := range []string{"docs/a.txt", "docs/b.txt", "docs/new.txt"} {
+		plant(t, filepath.Join(copied, name), "theirs\n")
+	}
+	if done := a.on("integrate_agent_workspace", "integrate-1", other, ""); !done.OK {
+		t.Fatalf("%s", done.raw)
+	}
+	id, _, _ := strings.Cut(resumed.Handle, "@")
+	again := resume("resume-02", id)
+	var report struct {
+		Moved []string `json:"moved"`
+	}
+	if err := json.Unmarshal(again.Data, &report); err != nil || !slices.Equal(report.Moved, []string{"docs/a.txt", "docs/b.txt", "docs/new.txt"}) {
+		t.Errorf("moved meanwhile: %s", again.raw)
+	}
+	if now := lies(t, back.Path); !maps.Equal(now, mine) {
+		t.Errorf("after it was put aside it is %v", now)
+	}
+
+	workspaces := filepath.Join(a.g.Home, "state", "workspaces")
+	restart(func() {
+		if err := os.CopyFS(filepath.Join(workspaces, "ws_found"), os.DirFS(filepath.Dir(back.Path))); err != nil {
+			t.Fatal(err)
+		}
+	})
+	var list struct {
+		Quarantine []struct {
+			Handle string `json:"handle"`
+			Path   string `json:"path"`
+		} `json:"quarantine"`
+	}
+	a.look(fmt.Sprintf(`{"remote_session_id":%q}`, a.session), &list)
+	if len(list.Quarantine) != 1 {
+		t.Fatalf("in quarantine are %+v", list)
+	}
+	if _, err := os.Stat(filepath.Join(workspaces, "ws_found")); !os.IsNotExist(err) {
+		t.Errorf("it was not moved: %v", err)
+	}
+	found := lies(t, filepath.Join(list.Quarantine[0].Path, "tree"))
+	if !slices.Equal(slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(mine))) {
+		t.Errorf("it holds %v", found)
+	}
+	if suspended := a.on("suspend_workspace", "suspend-2", again.Handle, `,"reason":"the other one goes on"`); !suspended.OK {
+		t.Fatalf("%s", suspended.raw)
+	}
+	orphan, _, _ := strings.Cut(list.Quarantine[0].Handle, "@")
+	resume("resume-03", orphan)
+	if now := lies(t, back.Path); !maps.Equal(now, found) {
+		t.Errorf("it goes on with %v, it held %v", now, found)
+	}
+}
