@@ -4,6 +4,7 @@ package wire
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -33,6 +34,53 @@ func (c *chat) as(words ...string) string {
 		c.t.Fatalf("%d %+v", status, tokens)
 	}
 	return tokens.Access
+}
+
+// TestRemoteOffReadOnly: over a store that is only read nobody's access could be ended, so nobody is let in; that it is off
+// cannot be written down, and `mcpx remote off` says so. What was given counts again with the store, until it is ended.
+func TestRemoteOffReadOnly(t *testing.T) {
+	if raw, err := os.ReadFile("/etc/machine-id"); err != nil || strings.TrimSpace(string(raw)) == "" {
+		t.Skip("skip: another host: this machine has no name of its own in /etc/machine-id")
+	}
+	g := rig.Start(t)
+	c := remote(t, g)
+	access := c.as()
+	list := func() int {
+		status, _ := c.call(access, "session", `{"action":"list"}`)
+		return status
+	}
+	listens := func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(c.base, "http://"))
+		return err == nil && conn.Close() == nil
+	}
+	if status := list(); status != http.StatusOK {
+		t.Fatalf("%d", status)
+	}
+	g.Must("daemon", "stop", "--children")
+	g.Wait()
+	if err := os.WriteFile(filepath.Join(g.Home, "state", "host"), []byte(strings.Repeat("0", 64)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.Serve()
+	if listens() {
+		t.Error("the listener is open over a store that is only read")
+	}
+	if r := g.Run("remote", "off"); r.Code == 0 || !strings.Contains(r.Stderr, "closed until the daemon starts again") || !strings.Contains(r.Stderr, "repeat `mcpx remote off`") {
+		t.Errorf("remote off, %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	g.Run("doctor", "--rehome") // what else it finds on this machine is another matter
+	g.Kill()
+	g.Serve()
+	rig.Until(t, slack, "the public address is served again", listens)
+	if status := list(); status != http.StatusOK {
+		t.Errorf("with the store the access gives %d", status)
+	}
+	g.Must("remote", "off")
+	g.Kill()
+	g.Serve()
+	if listens() {
+		t.Error("the listener is open after it was turned off")
+	}
 }
 
 // TestRT20RemoteSession: RT-20 over OAuth, with RT-21 and RT-22. An agent at the terminal opens a session and a plan, and starts
