@@ -140,6 +140,23 @@ func signInText(s *auth.SignIn, now time.Time) string {
 	return text
 }
 
+// signInCell is the shortest word about a sign-in.
+func (e *Env) signInCell(s *auth.SignIn, now time.Time) cell {
+	switch {
+	case s == nil:
+		return cell{"-", ""}
+	case s.State == auth.SignInNeeded:
+		return cell{"needed", red}
+	case s.State == auth.SignInEnded:
+		return cell{"expired", red}
+	case len(s.Lacks) > 0:
+		return cell{"lacks " + plain(strings.Join(s.Lacks, ", ")), yellow}
+	case !s.Renews && !s.Until.IsZero():
+		return cell{"for " + age(s.Until.Sub(now)), green}
+	}
+	return cell{"yes", green}
+}
+
 // signInRows are the facts about a sign-in for `mcpx server show`.
 func signInRows(add func(name, value string), s *auth.SignIn, now time.Time) {
 	if s == nil {

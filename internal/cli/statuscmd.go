@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"mcpx/internal/api"
-	"mcpx/internal/auth"
 )
 
 // running is a client of a daemon that runs; without one the commands that only look say so and do not start one.
@@ -102,7 +101,8 @@ var ps = Command{
 		"state: idle (the next call starts it), backoff (it failed, the next start waits), crash_loop, disabled.\n" +
 		"SUPERVISOR is the process that keeps the server alive while the daemon restarts; after an upgrade its VERSION is\n" +
 		"shown when it is another one than that of this command. A process that is being taken up by a new daemon is\n" +
-		"adopting, one that does not answer it is wedged. It never starts a daemon.",
+		"adopting, one that does not answer it is wedged. SIGN-IN is how mcpx stands with servers that ask for one: needed,\n" +
+		"yes, or expired; `mcpx server login` signs in. It never starts a daemon.",
 	Example: "mcpx ps\nmcpx ps --json",
 	Run: func(ctx context.Context, e *Env, _ Args) error {
 		service, err := e.running(ctx)
@@ -117,8 +117,11 @@ var ps = Command{
 	},
 }
 
-// versionColumn is the place of the version of supervisors in the table of ps.
-const versionColumn = 4
+// versionColumn and signInColumn are the places of what is not always in the table of ps.
+const (
+	versionColumn = 4
+	signInColumn  = 12
+)
 
 func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
 	if len(page.Processes) == 0 {
@@ -127,6 +130,7 @@ func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
 	}
 	now := e.Now()
 	mixed := slices.ContainsFunc(page.Processes, func(p api.Process) bool { return p.Version != "" && p.Version != e.Version })
+	asked := slices.ContainsFunc(page.Processes, func(p api.Process) bool { return p.SignIn != nil })
 	rows := make([][]cell, 0, len(page.Processes))
 	for _, p := range page.Processes {
 		era := p.Era
@@ -141,12 +145,6 @@ func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
 			lastError = short(p.LastError, 60)
 			if !p.ErrorAt.IsZero() {
 				lastError = fmt.Sprintf("%s ago: %s", age(now.Sub(p.ErrorAt)), lastError)
-			}
-		}
-		if p.SignIn != nil && (p.SignIn.State != auth.SignedIn || len(p.SignIn.Lacks) > 0 || p.LastError == "") {
-			lastError = signInText(p.SignIn, now)
-			if p.SignIn.State != auth.SignedIn || len(p.SignIn.Lacks) > 0 {
-				lastError += fmt.Sprintf(" (%s server login %s)", e.self(), p.Server)
 			}
 		}
 		if p.NextTry.After(now) {
@@ -165,14 +163,21 @@ func (e *Env) printProcesses(w io.Writer, page api.ProcessPage) {
 			{number(p.Restarts), ""},
 			{size(p.Resident), ""},
 			{up, ""},
+			e.signInCell(p.SignIn, now),
 			{lastError, ""},
+		}
+		if !asked {
+			row = slices.Delete(row, signInColumn, signInColumn+1)
 		}
 		if !mixed {
 			row = slices.Delete(row, versionColumn, versionColumn+1)
 		}
 		rows = append(rows, row)
 	}
-	head := []string{"SERVER", "STATE", "PID", "SUPERVISOR", "VERSION", "ERA", "SHARING", "SESSIONS", "CALLS", "RESTARTS", "MEMORY", "AGE", "LAST ERROR"}
+	head := []string{"SERVER", "STATE", "PID", "SUPERVISOR", "VERSION", "ERA", "SHARING", "SESSIONS", "CALLS", "RESTARTS", "MEMORY", "AGE", "SIGN-IN", "LAST ERROR"}
+	if !asked {
+		head = slices.Delete(head, signInColumn, signInColumn+1)
+	}
 	if !mixed {
 		head = slices.Delete(head, versionColumn, versionColumn+1)
 	}

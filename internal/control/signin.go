@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
@@ -52,6 +53,10 @@ func (c *Control) LogIn(ctx context.Context, in api.LogIn, emit func(api.LogInSt
 	case s.OwnToken():
 		return fault.New(fault.Conflict, "sign-in-not-possible").Saying("the entry of %s brings a token itself, in the header Authorization", s.Name).
 			Hinting("remove it first: `mcpx server edit %s --remove-header Authorization`", s.Name).Retrying(fault.AfterFix)
+	}
+	if u, err := url.Parse(s.HTTP.URL); err != nil || u.Scheme != "https" && !catalog.IsLoopback(u.Hostname()) {
+		return fault.New(fault.Conflict, "sign-in-not-possible").Saying("the URL of %s is not https, so its token would travel in clear", s.Name).
+			Hinting("change it: `mcpx server edit %s --url https://...`", s.Name).Retrying(fault.AfterFix)
 	}
 	before := s.SignIn
 	now, err := c.cfg.SignIns.SignIn(ctx, s.Server, auth.LogIn{

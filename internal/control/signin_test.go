@@ -48,7 +48,8 @@ func TestLogIn(t *testing.T) {
 	remote := catalog.Server{Name: "notes", HTTP: &catalog.HTTP{URL: "https://notes.example/mcp"}}
 	local := catalog.Server{Name: "local", Stdio: &catalog.Stdio{Command: "x"}}
 	keyed := catalog.Server{Name: "keyed", HTTP: &catalog.HTTP{URL: "https://keyed.example/mcp", Headers: map[string]catalog.Binding{"authorization": {Ref: "env:TOKEN"}}}}
-	for _, s := range []catalog.Server{remote, local, keyed} {
+	bare := catalog.Server{Name: "bare", HTTP: &catalog.HTTP{URL: "http://bare.example/mcp"}}
+	for _, s := range []catalog.Server{remote, local, keyed, bare} {
 		if _, err := b.AddServer(ctx, api.AddServer{Server: s}); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestLogIn(t *testing.T) {
 			return nil
 		})
 	}
-	for _, name := range []string{"local", "keyed"} {
+	for _, name := range []string{"local", "keyed", "bare"} {
 		if err := login(name); fault.From(err).Code != "sign-in-not-possible" {
 			t.Errorf("%s: %v", name, err)
 		}

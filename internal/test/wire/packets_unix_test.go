@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"mcpx/internal/test/rig"
 )
@@ -25,7 +27,7 @@ func packets(t *testing.T) *agent {
 	}
 	const policy = "[commands]\nlift = [\"program.untrusted\"]\n[[commands.rule]]\nid = \"waits\"\ndecision = \"allow\"\nprogram = %q\n"
 	program := filepath.Join(g.Home, "waits")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n: > begun\nwhile [ ! -e end ]; do sleep 0.01; done\n"), 0o700); err != nil {
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nwhile [ ! -e end ]; do n=$((n + 1)); echo $n >> begun; sleep 0.01; done\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(g.Home, "config", "policy.toml"), fmt.Appendf(nil, policy, program), 0o600); err != nil {
@@ -47,6 +49,19 @@ func plant(t *testing.T, path, content string) {
 	}
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// appears waits for a file.
+func appears(t *testing.T, path string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not come", path)
+		}
 	}
 }
 
@@ -201,6 +216,7 @@ func TestPacketsBusy(t *testing.T) {
 	if now := lies(t, a.dir); !maps.Equal(now, before) {
 		t.Errorf("the project holds %v", now)
 	}
+	appears(t, filepath.Join(dir, "begun"))
 	plant(t, filepath.Join(dir, "end"), "")
 	a.read("command_status", fmt.Sprintf(`{"job_id":%q,"wait_ms":20000}`, job.ID), &struct{}{})
 	for _, name := range []string{"end", "begun"} {
@@ -331,4 +347,116 @@ func TestPacketsKept(t *testing.T) {
 	if now := lies(t, back.Path); !maps.Equal(now, found) {
 		t.Errorf("it goes on with %v, it held %v", now, found)
 	}
+}
+
+// TestPacketsOwn: DW-33 with the real binary. No workspace of a project that holds the state directory, or a repository, takes a part of
+// them, and what is beside them is copied without them.
+func TestPacketsOwn(t *testing.T) {
+	a := packets(t)
+	a.g.Must("daemon", "stop")
+	a.g.Wait()
+	a.g.Extra = append(a.g.Extra, "HOME="+t.TempDir()) // no project holds the home directory
+	a.g.Serve()
+	a.g.Must("project", "add", "--overlap", a.g.Home)
+	plant(t, filepath.Join(a.g.Home, ".git", "config"), "")
+	plant(t, filepath.Join(a.g.Home, "beside", "file"), "beside\n")
+	n := 0
+	create := func(mutable string) answered {
+		n++
+		return a.call("create_agent_workspace", fmt.Sprintf(`{"project":%q,"purpose":"work %d","mutable":[%q],"operation_id":"create-%03d"}`, a.g.Home, n, mutable, n))
+	}
+	for _, mutable := range []string{"state", "state/workspaces", ".", ".git", ".git/config"} {
+		got := create(mutable)
+		a.refused(got, "SCOPE_OUTSIDE_PROJECT")
+		if got.Error.Details["reason"] == nil {
+			t.Errorf("%s: no reason: %s", mutable, got.raw)
+		}
+	}
+	made := create("beside")
+	var w struct {
+		Path string `json:"path"`
+	}
+	if !made.OK || json.Unmarshal(made.Data, &w) != nil {
+		t.Fatalf("%s", made.raw)
+	}
+	for name := range lies(t, w.Path) {
+		if strings.HasPrefix(name, "state") || strings.HasPrefix(name, ".git") {
+			t.Errorf("the copy has %s", name)
+		}
+	}
+}
+
+// TestPacketsMaintained: DW-12 with the real binary. While a command writes in one workspace, and edits go on in another, old data are
+// looked for and both are looked at again and again: nothing waits for ever, no write fails, and every byte is there.
+func TestPacketsMaintained(t *testing.T) {
+	a := packets(t)
+	writes, written := a.workspace("create-01", "docs")
+	edits, edited := a.workspace("create-02", "src")
+	var job struct {
+		ID string `json:"job_id"`
+	}
+	if started := a.on("start_command", "start-01", writes, fmt.Sprintf(`,"argv":[%q]`, filepath.Join(a.g.Home, "waits"))); !started.OK || json.Unmarshal(started.Data, &job) != nil {
+		t.Fatalf("%s", started.raw)
+	}
+	over := make(chan struct{})
+	looks := 0
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		keeper := &agent{t: t, g: a.g}
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			looks++
+			if pruned := a.g.Run("audit", "prune"); pruned.Code != 0 {
+				t.Errorf("audit prune: %s", pruned.Stderr)
+			}
+			if got := keeper.call("reconcile_project_state", fmt.Sprintf(`{"remote_session_id":%q,"verify":true}`, a.session)); !got.OK {
+				t.Errorf("%s", got.raw)
+			}
+		}
+	})
+	rounds := 40
+	if os.Getenv("MCPX_TEST_FULL") != "" {
+		rounds = 1000
+	}
+	for i := range rounds {
+		got := a.call("edit_files", fmt.Sprintf(`{"handle":%q,"edits":[{"op":"create","path":"src/f%d","content":"%d\n"}],"operation_id":"edit-%05d"}`, edits, i, i, i))
+		if !got.OK {
+			t.Fatalf("%s", got.raw)
+		}
+		edits = got.Handle
+	}
+	appears(t, filepath.Join(written, "begun"))
+	close(over)
+	keeper.Wait()
+	plant(t, filepath.Join(written, "end"), "")
+	a.read("command_status", fmt.Sprintf(`{"job_id":%q,"wait_ms":20000}`, job.ID), &struct{}{})
+	raw, err := os.ReadFile(filepath.Join(written, "begun"))
+	lines := strings.Fields(string(raw))
+	if err != nil || len(lines) == 0 {
+		t.Fatalf("the command wrote %q: %v", raw, err)
+	}
+	for i, line := range lines {
+		if line != fmt.Sprint(i+1) {
+			t.Fatalf("the command wrote %q as its line %d", line, i+1)
+		}
+	}
+	for i := range rounds {
+		if raw, err := os.ReadFile(filepath.Join(edited, fmt.Sprintf("src/f%d", i))); err != nil || string(raw) != fmt.Sprintf("%d\n", i) {
+			t.Fatalf("src/f%d holds %q: %v", i, raw, err)
+		}
+	}
+	for _, handle := range []string{writes, edits} {
+		var is struct {
+			State string `json:"state"`
+		}
+		a.read("workspace_status", fmt.Sprintf(`{"handle":%q,"diff":"none"}`, handle), &is)
+		if is.State != "open" {
+			t.Errorf("%s is %s", handle, is.State)
+		}
+	}
+	t.Logf("%d looks, %d lines, %d edits", looks, len(lines), rounds)
 }

@@ -110,19 +110,6 @@ func touch(t *testing.T, path string) {
 	}
 }
 
-// appears waits for a file.
-func appears(t *testing.T, path string) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come", path)
-		}
-	}
-}
-
 // produces starts the producer, and calls meanwhile when its outputs are there. It gives what becomes of the candidate.
 func (m *maker) produces(what string, meanwhile func()) candidate {
 	m.t.Helper()

@@ -1,12 +1,23 @@
 package wire
 
 import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"mcpx/internal/test/rig"
 )
@@ -182,6 +193,101 @@ func TestSignInCallback(t *testing.T) {
 	}
 	if got := get(redirect, ""); got != 0 {
 		t.Errorf("the port is still open: %d", got)
+	}
+
+	// Whoever is waiting leaves: the port closes, and the next one may begin.
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	cmd := exec.CommandContext(ctx, g.Binary, "server", "login", "notes", "--no-browser", "--json")
+	cmd.Env, cmd.Dir = g.Environ(), g.Home
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var step struct{ State, URL string }
+	if err := json.NewDecoder(out).Decode(&step); err != nil || step.State != "waiting" {
+		t.Fatalf("the first line is %+v, %v", step, err)
+	}
+	u, err := url.Parse(step.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := get(u.Query().Get("redirect_uri"), ""); got != 400 {
+		t.Errorf("while it waits: %d, want 400", got)
+	}
+	leave()
+	_ = cmd.Wait() // killed
+	for range 600 {
+		if get(u.Query().Get("redirect_uri"), "") == 0 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := get(u.Query().Get("redirect_uri"), ""); got != 0 {
+		t.Errorf("the port is open although nobody waits: %d", got)
+	}
+	if said, code := login(t, g, "notes"); code != 0 {
+		t.Errorf("the next one: exit code %d\n%s", code, said)
+	}
+}
+
+// TestSignInMachine: a client signs in for itself, with a secret or with a key that its person keeps, and goes on without
+// anybody: no browser, no refresh token.
+func TestSignInMachine(t *testing.T) {
+	g := rig.Start(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		flag, value string
+		proves      func(r *http.Request) bool
+	}{
+		"secret": {"--client-secret-from", rig.Canary + "secret", func(r *http.Request) bool {
+			id, secret, ok := r.BasicAuth()
+			return ok && id == "ci" && secret == rig.Canary+"secret"
+		}},
+		"key": {"--client-key-from", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), func(r *http.Request) bool {
+			return r.Form.Get("client_id") == "ci" && strings.Count(r.Form.Get("client_assertion"), ".") == 2
+		}},
+	} {
+		i := newIssuer(t)
+		i.set(func() {
+			i.machine = c.proves
+			i.metadata = map[string]any{"token_endpoint_auth_methods_supported": []string{"client_secret_basic", "private_key_jwt"}}
+		})
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, []byte(c.value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.AddURL(name, i.url())
+		if r := g.Run("server", "login", name, "--machine", "--client-id", "ci"); r.Code != 2 {
+			t.Errorf("%s without a proof: exit code %d, %s", name, r.Code, r.Stderr)
+		}
+		if out := g.Must("server", "login", name, "--machine", "--client-id", "ci", c.flag, "file:"+file); !strings.Contains(out, "renewed by itself") {
+			t.Errorf("%s: %s", name, out)
+		}
+		g.Must("server", "tools", name)
+		i.set(func() { clear(i.access) })
+		g.Must("server", "tools", name)
+		if n := i.count("/token"); n != 2 {
+			t.Errorf("%s: %d requests at the token endpoint, want 2", name, n)
+		}
+		if i.count("/authorize")+i.count("/register") != 0 {
+			t.Errorf("%s: it asked for a person, or registered", name)
+		}
+		i.set(func() { i.machine = func(*http.Request) bool { return false } })
+		i.set(func() { clear(i.access) })
+		if r := g.Run("server", "tools", name); r.Code == 0 || strings.Contains(r.Stderr, rig.Canary) {
+			t.Errorf("%s, refused: exit code %d, %s", name, r.Code, r.Stderr)
+		}
 	}
 }
 

@@ -33,10 +33,11 @@ type issuer struct {
 	mcp  http.Handler
 
 	mu       sync.Mutex
-	document map[string]any    // members of the document about the resource that differ; nil removes one
-	metadata map[string]any    // the same of the metadata of the authorization server
-	answer   map[string]string // the same of the answer at the callback; "" removes one
-	lasts    int               // seconds that an access token counts
+	document map[string]any             // members of the document about the resource that differ; nil removes one
+	metadata map[string]any             // the same of the metadata of the authorization server
+	answer   map[string]string          // the same of the answer at the callback; "" removes one
+	lasts    int                        // seconds that an access token counts
+	machine  func(r *http.Request) bool // whether a client proves that it is who it says; nil: none signs in for itself
 	tokens   func(form url.Values) (status int, body map[string]any)
 	scopes   string // of the challenge; with needs a token without them gets 403
 	needs    string
@@ -208,6 +209,10 @@ func (i *issuer) token(w http.ResponseWriter, r *http.Request) {
 				no = "invalid_grant"
 			}
 			scope = q.Get("scope")
+		case "client_credentials":
+			if i.machine == nil || !i.machine(r) {
+				no = "invalid_client"
+			}
 		case "refresh_token":
 			if !i.refresh[r.Form.Get("refresh_token")] {
 				no = "invalid_grant"
@@ -288,9 +293,11 @@ func loginWith(t *testing.T, g *rig.Gateway, server string, browser func(address
 // TestSignIn: a server asks for a sign-in; an agent is told who does what; a person signs in; the agent's call works; the
 // tokens outlive the daemon, are renewed once for everybody, and are nowhere but encrypted; a sign-out ends it.
 func TestSignIn(t *testing.T) {
-	g := rig.Start(t)
+	g := rig.New(t)
+	g.Extra = []string{"MCPX_LOG=debug"}
+	g.Serve()
 	i := newIssuer(t)
-	g.AddURL("notes", i.url(), "--protocol", "legacy", "--sharing", "global", "--yes")
+	g.AddURL("notes", i.url(), "--protocol", "legacy") // each session has a connection of its own
 
 	call := func(id string) string {
 		t.Helper()
@@ -306,7 +313,7 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("%d requests reached a server that asks for a sign-in, want 1", n)
 	}
 	for _, command := range [][]string{{"ps"}, {"server", "show", "notes"}, {"health"}} {
-		if out := g.Run(command...); !strings.Contains(out.Stdout, "sign-in needed") && !strings.Contains(out.Stdout, "server login notes") {
+		if out := g.Run(command...); !strings.Contains(out.Stdout, "needed") && !strings.Contains(out.Stdout, "server login notes") {
 			t.Errorf("mcpx %s says nothing of the sign-in:\n%s", strings.Join(command, " "), out.Stdout)
 		}
 	}
@@ -349,6 +356,9 @@ func TestSignIn(t *testing.T) {
 	}
 	if n := i.count("/token") - before; n != 1 {
 		t.Errorf("%d renewals for 20 clients, want 1", n)
+	}
+	if n := len(g.Processes("notes")); n < len(answers) {
+		t.Errorf("%d connections for %d clients", n, len(answers))
 	}
 	if n := i.count("/authorize"); n != logins {
 		t.Error("somebody had to sign in again")
