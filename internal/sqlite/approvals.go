@@ -32,7 +32,7 @@ func (t *tx) Approvals(ctx context.Context, p approval.ListApprovals) ([]approva
 
 // ApprovalByID finds one.
 func (t *tx) ApprovalByID(ctx context.Context, p approval.ByID) (approval.Approval, error) {
-	return byPrefix(ctx, t, sqlApprovalByID, p.ID, func(a approval.Approval) string { return a.ID }, approval.Unknown, approval.Ambiguous)
+	return byPrefix(ctx, t, scanDocument[approval.Approval], sqlApprovalByID, p.ID, func(a approval.Approval) string { return a.ID }, approval.Unknown, approval.Ambiguous)
 }
 
 // PutApproval writes an approval whole, unless the stored one is final.

@@ -39,7 +39,7 @@ func (t *tx) Candidates(ctx context.Context, p catalog.ListCandidates) ([]catalo
 
 // CandidateByID finds one.
 func (t *tx) CandidateByID(ctx context.Context, p catalog.CandidateByID) (catalog.Candidate, error) {
-	return byPrefix(ctx, t, sqlCandidateByID, p.ID, func(c catalog.Candidate) string { return c.ID },
+	return byPrefix(ctx, t, scanDocument[catalog.Candidate], sqlCandidateByID, p.ID, func(c catalog.Candidate) string { return c.ID },
 		catalog.CandidateUnknown, catalog.CandidateAmbiguous)
 }
 

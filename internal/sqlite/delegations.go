@@ -27,7 +27,7 @@ func (t *tx) Delegations(ctx context.Context, p auth.ListDelegations) ([]auth.De
 
 // DelegationByID finds one.
 func (t *tx) DelegationByID(ctx context.Context, p auth.DelegationByID) (auth.Delegation, error) {
-	return byPrefix(ctx, t, sqlDelegationByID, p.ID, func(d auth.Delegation) string { return d.ID }, auth.UnknownDelegation, auth.AmbiguousDelegation)
+	return byPrefix(ctx, t, scanDocument[auth.Delegation], sqlDelegationByID, p.ID, func(d auth.Delegation) string { return d.ID }, auth.UnknownDelegation, auth.AmbiguousDelegation)
 }
 
 // PutDelegation writes a delegation whole.

@@ -54,15 +54,6 @@ func (t *tx) Generations(ctx context.Context, p workspace.ListGenerations) ([]wo
 	return rows(ctx, t, scanGeneration, sqlGenerations, p.Principal, p.Project, p.Workspace, p.Producer, in, beforeOr(p.Before), p.PageLimit())
 }
 
-// stateList is a list of states for json_each.
-func stateList[S ~string](states []S) (string, error) {
-	if states == nil {
-		states = []S{}
-	}
-	in, err := document(states)
-	return string(in), err
-}
-
 // PutGeneration writes a generation whole, unless the stored one has ended otherwise.
 func (t *tx) PutGeneration(ctx context.Context, p workspace.PutGeneration) error {
 	g := p.Generation

@@ -73,7 +73,7 @@ func (t *tx) Plans(ctx context.Context, p converge.ListPlans) ([]converge.Plan, 
 
 // PlanByID finds one.
 func (t *tx) PlanByID(ctx context.Context, p converge.PlanByID) (converge.Plan, error) {
-	return byPrefix(ctx, t, sqlPlanByID, p.ID, func(p converge.Plan) string { return p.ID }, converge.PlanUnknown, converge.PlanAmbiguous)
+	return byPrefix(ctx, t, scanDocument[converge.Plan], sqlPlanByID, p.ID, func(p converge.Plan) string { return p.ID }, converge.PlanUnknown, converge.PlanAmbiguous)
 }
 
 // PutPlan writes a plan whole; its place among the plans is that of the first put.
@@ -107,7 +107,7 @@ func (t *tx) Receipts(ctx context.Context, p converge.ListReceipts) ([]converge.
 
 // ReceiptByID finds one.
 func (t *tx) ReceiptByID(ctx context.Context, p converge.ReceiptByID) (converge.Receipt, error) {
-	return byPrefix(ctx, t, sqlReceiptByID, p.ID, func(r converge.Receipt) string { return r.ID }, converge.ReceiptUnknown, converge.ReceiptAmbiguous)
+	return byPrefix(ctx, t, scanDocument[converge.Receipt], sqlReceiptByID, p.ID, func(r converge.Receipt) string { return r.ID }, converge.ReceiptUnknown, converge.ReceiptAmbiguous)
 }
 
 // PutReceipt writes a receipt whole, and the paths by which it is found.

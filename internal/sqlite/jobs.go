@@ -3,10 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 
-	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 	"mcpx/internal/store"
 )
@@ -24,21 +22,7 @@ const (
 		WHERE jobs.state IN ('reserved', 'starting', 'running') OR jobs.state = excluded.state`
 )
 
-func scanJob(row scanner) (operation.Job, error) {
-	var (
-		j    operation.Job
-		seq  uint64
-		body []byte
-	)
-	if err := row.Scan(&seq, &body); err != nil {
-		return j, err
-	}
-	if err := json.Unmarshal(body, &j); err != nil {
-		return j, fault.New(fault.Internal, "store-failed").Saying("a stored row cannot be read").Because(err)
-	}
-	j.Seq = seq
-	return j, nil
-}
+var scanJob = scanNumbered(func(j *operation.Job) *uint64 { return &j.Seq })
 
 // JobByID finds one.
 func (t *tx) JobByID(ctx context.Context, p operation.JobByID) (operation.Job, error) {
@@ -51,10 +35,7 @@ func (t *tx) JobByID(ctx context.Context, p operation.JobByID) (operation.Job, e
 
 // Jobs is one page, the newest first.
 func (t *tx) Jobs(ctx context.Context, p operation.ListJobs) ([]operation.Job, error) {
-	before := newest
-	if p.Before > 0 {
-		before = int64(p.Before)
-	}
+	before := beforeOr(p.Before)
 	switch {
 	case p.Live:
 		return rows(ctx, t, scanJob, sqlLiveJobs, p.Principal, p.Operation, p.Session, p.Project, before, p.PageLimit())

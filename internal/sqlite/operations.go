@@ -3,10 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 
-	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 	"mcpx/internal/store"
 )
@@ -34,21 +32,7 @@ const (
 	sqlDropResult = `DELETE FROM results WHERE principal = ? AND ref = ?`
 )
 
-func scanOperation(row scanner) (operation.Operation, error) {
-	var (
-		o    operation.Operation
-		seq  uint64
-		body []byte
-	)
-	if err := row.Scan(&seq, &body); err != nil {
-		return o, err
-	}
-	if err := json.Unmarshal(body, &o); err != nil {
-		return o, fault.New(fault.Internal, "store-failed").Saying("a stored row cannot be read").Because(err)
-	}
-	o.Seq = seq
-	return o, nil
-}
+var scanOperation = scanNumbered(func(o *operation.Operation) *uint64 { return &o.Seq })
 
 // OperationByName finds one.
 func (t *tx) OperationByName(ctx context.Context, p operation.ByName) (operation.Operation, error) {
@@ -61,25 +45,18 @@ func (t *tx) OperationByName(ctx context.Context, p operation.ByName) (operation
 
 // Operations is one page, the newest first.
 func (t *tx) Operations(ctx context.Context, p operation.ListOperations) ([]operation.Operation, error) {
-	states := p.States
-	if states == nil {
-		states = []operation.State{}
-	}
-	in, err := json.Marshal(states)
+	in, err := stateList(p.States)
 	if err != nil {
-		return nil, fault.New(fault.Internal, "store-failed").Saying("the states to look for cannot be written").Because(err)
+		return nil, err
 	}
-	before := newest
-	if p.Before > 0 {
-		before = int64(p.Before)
-	}
+	before := beforeOr(p.Before)
 	if p.Open {
-		return rows(ctx, t, scanOperation, sqlOpenOperations, p.Namespace, p.Session, string(in), p.Print, before, p.PageLimit())
+		return rows(ctx, t, scanOperation, sqlOpenOperations, p.Namespace, p.Session, in, p.Print, before, p.PageLimit())
 	}
 	if p.Print != "" {
-		return rows(ctx, t, scanOperation, sqlOperationsOfPrint, p.Print, p.Namespace, p.Session, string(in), before, p.PageLimit())
+		return rows(ctx, t, scanOperation, sqlOperationsOfPrint, p.Print, p.Namespace, p.Session, in, before, p.PageLimit())
 	}
-	return rows(ctx, t, scanOperation, sqlOperations, p.Namespace, p.Session, string(in), before, p.PageLimit())
+	return rows(ctx, t, scanOperation, sqlOperations, p.Namespace, p.Session, in, before, p.PageLimit())
 }
 
 // WholeOperations is one page, the oldest first.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math"
 
 	"mcpx/internal/session"
 	"mcpx/internal/store"
@@ -56,7 +55,7 @@ func (t *tx) Projects(ctx context.Context, p session.ListProjects) ([]session.Pr
 
 // ProjectByID finds one.
 func (t *tx) ProjectByID(ctx context.Context, p session.ByID) (session.Project, error) {
-	return byPrefix(ctx, t, sqlProjectByID, p.ID, func(v session.Project) string { return v.ID }, session.ProjectUnknown, session.ProjectAmbiguous)
+	return byPrefix(ctx, t, scanDocument[session.Project], sqlProjectByID, p.ID, func(v session.Project) string { return v.ID }, session.ProjectUnknown, session.ProjectAmbiguous)
 }
 
 // PutProject writes a project whole.
@@ -76,16 +75,12 @@ func (t *tx) PutProject(ctx context.Context, p session.PutProject) error {
 
 // RemoteSessions is one page, the last used first.
 func (t *tx) RemoteSessions(ctx context.Context, p session.ListSessions) ([]session.Session, error) {
-	before := newest
-	if p.Before > 0 && p.Before < math.MaxInt64 {
-		before = int64(p.Before)
-	}
-	return rows(ctx, t, scanDocument[session.Session], sqlRemoteSessions, before, p.Principal, p.Project, p.State, p.PageLimit())
+	return rows(ctx, t, scanDocument[session.Session], sqlRemoteSessions, beforeOr(p.Before), p.Principal, p.Project, p.State, p.PageLimit())
 }
 
 // RemoteSessionByID finds one.
 func (t *tx) RemoteSessionByID(ctx context.Context, p session.ByID) (session.Session, error) {
-	return byPrefix(ctx, t, sqlRemoteSessionByID, p.ID, func(v session.Session) string { return v.ID }, session.Unknown, session.Ambiguous)
+	return byPrefix(ctx, t, scanDocument[session.Session], sqlRemoteSessionByID, p.ID, func(v session.Session) string { return v.ID }, session.Unknown, session.Ambiguous)
 }
 
 // PutRemoteSession writes a session whole; another time of use gives it the next place in the order.
@@ -186,7 +181,7 @@ func (t *tx) WorkPlans(ctx context.Context, p session.ListWorkPlans) ([]session.
 
 // WorkPlanByID finds one.
 func (t *tx) WorkPlanByID(ctx context.Context, p session.ByID) (session.WorkPlan, error) {
-	return byPrefix(ctx, t, sqlWorkPlanByID, p.ID, func(v session.WorkPlan) string { return v.ID }, session.WorkPlanUnknown, session.WorkPlanAmbiguous)
+	return byPrefix(ctx, t, scanDocument[session.WorkPlan], sqlWorkPlanByID, p.ID, func(v session.WorkPlan) string { return v.ID }, session.WorkPlanUnknown, session.WorkPlanAmbiguous)
 }
 
 // PutWorkPlan writes a plan whole, if it is the next version of one that is open.

@@ -27,7 +27,7 @@ func (t *tx) Tokens(ctx context.Context, p auth.ListTokens) ([]auth.Token, error
 
 // TokenByID finds one.
 func (t *tx) TokenByID(ctx context.Context, p auth.TokenByID) (auth.Token, error) {
-	return byPrefix(ctx, t, sqlTokenByID, p.ID, func(v auth.Token) string { return v.ID }, auth.Unknown, auth.Ambiguous)
+	return byPrefix(ctx, t, scanDocument[auth.Token], sqlTokenByID, p.ID, func(v auth.Token) string { return v.ID }, auth.Unknown, auth.Ambiguous)
 }
 
 // PutToken writes a record whole.

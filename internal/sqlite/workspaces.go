@@ -2,9 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 
-	"mcpx/internal/fault"
 	"mcpx/internal/store"
 	"mcpx/internal/workspace"
 )
@@ -21,25 +19,6 @@ const (
 	sqlPutIntegration = `INSERT INTO integrations (id, project, body) VALUES (?, ?, ?)`
 )
 
-// scanNumbered reads a number and the column body.
-func scanNumbered[T any](number func(*T) *uint64) func(scanner) (T, error) {
-	return func(row scanner) (T, error) {
-		var (
-			v    T
-			seq  uint64
-			body []byte
-		)
-		if err := row.Scan(&seq, &body); err != nil {
-			return v, err
-		}
-		if err := json.Unmarshal(body, &v); err != nil {
-			return v, fault.New(fault.Internal, "store-failed").Saying("a stored row cannot be read").Because(err)
-		}
-		*number(&v) = seq
-		return v, nil
-	}
-}
-
 var (
 	scanWorkspace   = scanNumbered(func(w *workspace.Workspace) *uint64 { return &w.Seq })
 	scanIntegration = scanNumbered(func(i *workspace.Integration) *uint64 { return &i.Seq })
@@ -47,19 +26,7 @@ var (
 
 // WorkspaceByID finds one.
 func (t *tx) WorkspaceByID(ctx context.Context, p workspace.ByID) (workspace.Workspace, error) {
-	if p.ID == "" {
-		return workspace.Workspace{}, workspace.Unknown(p.ID)
-	}
-	found, err := rows(ctx, t, scanWorkspace, sqlWorkspaceByID, p.ID, p.ID+"\U0010FFFF")
-	switch {
-	case err != nil:
-		return workspace.Workspace{}, err
-	case len(found) == 0:
-		return workspace.Workspace{}, workspace.Unknown(p.ID)
-	case len(found) > 1 && found[0].ID != p.ID:
-		return workspace.Workspace{}, workspace.Ambiguous(p.ID)
-	}
-	return found[0], nil
+	return byPrefix(ctx, t, scanWorkspace, sqlWorkspaceByID, p.ID, func(w workspace.Workspace) string { return w.ID }, workspace.Unknown, workspace.Ambiguous)
 }
 
 // Workspaces is one page, the newest first.
@@ -69,14 +36,6 @@ func (t *tx) Workspaces(ctx context.Context, p workspace.ListWorkspaces) ([]work
 		return nil, err
 	}
 	return rows(ctx, t, scanWorkspace, sqlWorkspaces, p.Principal, p.Project, in, beforeOr(p.Before), p.PageLimit())
-}
-
-// beforeOr is the number that a page ends before.
-func beforeOr(before uint64) int64 {
-	if before == 0 {
-		return newest
-	}
-	return int64(before)
 }
 
 // PutWorkspace writes a workspace whole, unless the stored one is retired or newer.
