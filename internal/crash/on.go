@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Enabled says whether points do anything.
@@ -19,6 +20,7 @@ const (
 	envRecord = "MCPX_CRASH_RECORD"
 	envAt     = "MCPX_CRASH_AT"
 	envOnce   = "MCPX_CRASH_ONCE"
+	envHold   = "MCPX_CRASH_HOLD"
 )
 
 // script is what the environment asks of this process.
@@ -28,6 +30,7 @@ type script struct {
 	at     string   // name of the point to die at; "" for none in this kind of process
 	pass   int
 	once   string
+	hold   string
 
 	mu     sync.Mutex // guards passes
 	passes int
@@ -38,7 +41,7 @@ var current = sync.OnceValue(func() *script { return read(os.Args, os.Getenv) })
 
 // read panics at a script that does not parse: a harness that mistypes must not pass.
 func read(args []string, getenv func(string) string) *script {
-	s := &script{kind: kindOf(args), once: getenv(envOnce)}
+	s := &script{kind: kindOf(args), once: getenv(envOnce), hold: getenv(envHold)}
 	if path := getenv(envRecord); path != "" {
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -78,11 +81,16 @@ func kindOf(args []string) string {
 	return "cli"
 }
 
-// Point marks a place where a test may kill the process.
+// Point marks a place where a test may kill the process, or hold it.
 func Point(name string) {
-	if current().note(name) {
+	s := current()
+	if !s.note(name) {
+		return
+	}
+	if s.hold == "" {
 		die()
 	}
+	held(s.hold)
 }
 
 // note notes one pass and says whether it is the last.
@@ -113,6 +121,21 @@ func (s *script) note(name string) bool {
 	return true
 }
 
+// held makes a file, and goes on when somebody has removed it.
+func held(path string) {
+	err := os.WriteFile(path, nil, 0o600)
+	for err == nil {
+		time.Sleep(holdEvery)
+		_, err = os.Stat(path)
+	}
+	if !os.IsNotExist(err) {
+		panic("crash: " + err.Error())
+	}
+}
+
+// holdEvery is how often a process that is held looks whether it may go on.
+const holdEvery = 2 * time.Millisecond
+
 // die is the end without any clean-up: no deferred call, no flush, no signal handler.
 func die() {
 	self, err := os.FindProcess(os.Getpid())
@@ -128,7 +151,7 @@ func die() {
 // Environ is what a process must hand to the processes it starts with an environment of their own.
 func Environ() []string {
 	var own []string
-	for _, name := range []string{envRecord, envAt, envOnce} {
+	for _, name := range []string{envRecord, envAt, envOnce, envHold} {
 		if value := os.Getenv(name); value != "" {
 			own = append(own, name+"="+value)
 		}

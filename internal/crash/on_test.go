@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -83,6 +84,40 @@ func TestPoint(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestHeld: a process that is held at a point goes no further until it may, and ends as one that was not.
+func TestHeld(t *testing.T) {
+	dir := t.TempDir()
+	record, hold := filepath.Join(dir, "record"), filepath.Join(dir, "hold")
+	cmd := exec.Command(os.Args[0], "serve")
+	cmd.Env = []string{"MCPX_CRASH_TEST=1", "MCPX_CRASH_RECORD=" + record, "MCPX_CRASH_AT=daemon/b#2", "MCPX_CRASH_HOLD=" + hold}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	passes := func() int {
+		raw, err := os.ReadFile(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(raw), "\n")
+	}
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(hold); err == nil {
+			break
+		} else if time.Now().After(limit) {
+			t.Fatal(err)
+		}
+	}
+	if n := passes(); n != 4 {
+		t.Errorf("it is held after %d points, want 4", n)
+	}
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 5 || passes() != 6 {
+		t.Errorf("it ended after %d points: %v", passes(), err)
 	}
 }
 

@@ -87,6 +87,23 @@ type ask struct {
 	form     answerForm
 	rounds   bool // a call may be answered with a question: the client makes it again with what its user said
 	upstream *upstream
+	// left is closed when the client closes its connection, where that is how it cancels a call; nil: it says nothing.
+	left <-chan struct{}
+}
+
+// until ends a context when the client cancels: that of a tool does not end with its request.
+func (a ask) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(ctx)
+	if a.left != nil {
+		go func() {
+			select {
+			case <-a.left:
+				end()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, end
 }
 
 type askKey struct{}
@@ -102,6 +119,9 @@ const (
 // roundsSince is the first revision in which a call is answered with a question. Before it a server asks over a stream of a
 // transport session, which nothing here has.
 const roundsSince = "2026-07-28"
+
+// leavesSince is the first revision in which the end of the connection cancels the call.
+const leavesSince = "2026-07-28"
 
 // structuredSince is the first revision whose clients read structuredContent.
 const structuredSince = "2025-06-18"
@@ -135,7 +155,9 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 				if !who.caller.Away {
 					call.Forms, call.Said = who.rounds && showsForms(r.ClientCapabilities()), saidIn(r.Params)
 				}
-				a := c.Worker.Do(ctx, call)
+				attended, end := who.until(ctx)
+				defer end()
+				a := c.Worker.Do(attended, call)
 				if a.Refusal != nil && who.caller.Away && c.Refused != nil {
 					c.Refused(ctx, call.Principal, call.Tool, a.Refusal)
 				}
@@ -346,6 +368,9 @@ func (h *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asked := ask{caller: caller, form: m.version < structuredSince, rounds: m.version >= roundsSince, upstream: &upstream{}}
+	if m.version >= leavesSince {
+		asked.left = r.Context().Done()
+	}
 	response := &held{ResponseWriter: w}
 	pass(h.http, response, r.Clone(context.WithValue(r.Context(), askKey{}, asked)), m.body)
 	if err := asked.upstream.send(response, cmp.Or(m.version, usualVersion)); err != nil {

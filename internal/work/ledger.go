@@ -32,7 +32,7 @@ func (s *Service) operate(ctx context.Context, t *turn) operation.Answer {
 func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 	given := t.text(operation.IDField)
 	switch {
-	case given == "":
+	case missing(t.args[operation.IDField]):
 		return refusal(operation.Refuse(operation.OperationIDRequired, "%s needs operation_id: one id for each intention, kept for every retry", t.Tool))
 	case !operation.ValidID(given):
 		return refusal(operation.Refuse(operation.ArgumentInvalid, "operation_id has 8 to 128 of the characters A-Z a-z 0-9 . _ : -"))
@@ -86,6 +86,9 @@ func (s *Service) throughLedger(ctx context.Context, t *turn) operation.Answer {
 		}
 	}
 }
+
+// missing says that an argument was not given. null is how some clients write that.
+func missing(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
 
 // underWay is the answer about an operation that somebody works on.
 func (s *Service) underWay(ctx context.Context, t *turn, name operation.Name) operation.Answer {
@@ -258,19 +261,19 @@ func (s *Service) effect(ctx context.Context, t *turn, row *operation.Operation)
 	}
 	crash.Point("op.claim.after")
 	evidence, err := e.stage(ctx)
-	if err == nil && (ctx.Err() != nil || t.hungUp()) {
-		err = context.Canceled // the caller left, and nothing has happened yet
-	}
 	if err == nil {
 		t.op.Evidence, err = json.Marshal(evidence)
+		crash.Point("op.stage.after")
+		crash.Point("op.dispatch.before")
+	}
+	if err == nil && (ctx.Err() != nil || t.hungUp()) {
+		err = context.Canceled // the caller left, and nothing has happened yet
 	}
 	if err != nil {
 		e.drop()
 		return s.giveUp(ctx, t, &t.op, err)
 	}
-	crash.Point("op.stage.after")
 	ctx = context.WithoutCancel(ctx)
-	crash.Point("op.dispatch.before")
 	claimed := t.op
 	t.op.State, t.op.Hold, t.op.Begun = operation.Dispatched, "", s.cfg.Now()
 	err = s.cfg.DB.Change(ctx, func(tx store.Tx) error {

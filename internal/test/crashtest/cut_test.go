@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -275,13 +276,14 @@ func TestDW7Claimed(t *testing.T) {
 // clean fails when something that was staged is left over.
 func (w *worker) clean() {
 	w.t.Helper()
-	left, err := filepath.Glob(filepath.Join(w.g.Home, "state", "*", "txn", "*"))
+	left, err := filepath.Glob(filepath.Join(w.g.Home, "state", "txn", "*"))
 	if err != nil || len(left) > 0 {
 		w.t.Errorf("left over: %v, %v", left, err)
 	}
 }
 
-// TestDW16Unrecorded: DW-16. Killed between the effect and its record, an edit and a removal are told as they would have been.
+// TestDW16Unrecorded: DW-16. Killed between the effect and its record, an edit, a removal and an integration are told as they would have
+// been.
 func TestDW16Unrecorded(t *testing.T) {
 	batch := func(w *worker) map[string]any {
 		maps.Copy(w.is, map[string]string{"b": "b\n", "c": "c\n"})
@@ -335,6 +337,33 @@ func TestDW16Unrecorded(t *testing.T) {
 	none := map[string]string{"README.md": all["README.md"]}
 	w.holds("remove-1", none)
 	w.kept(all, none)
+
+	bring := func(t *testing.T, at string) (*worker, result, map[string]string) {
+		w := cut(t, at, script{"MCPX_RUNTIME_WORK=true"}, "")
+		w.heap()
+		w.register()
+		handle, dir := w.workspace("create-1")
+		after := w.workIn(dir, treeOf(t, w.dir))
+		args := map[string]any{"handle": handle, "keep_open": true}
+		if at == "" {
+			return w, w.do("integrate_agent_workspace", "integrate-1", args, nil), after
+		}
+		w.dies("integrate_agent_workspace", "integrate-1", args)
+		w.holds("integrate-1", after)
+		return w, w.again("integrate_agent_workspace", "integrate-1", args), after
+	}
+	_, twin, _ = bring(t, "")
+	w, last, after := bring(t, "op.record.before#2") // the first is of the workspace
+	ids := regexp.MustCompile(`int_[0-9A-Z]+`)
+	if plain := func(r result) string { return ids.ReplaceAllString(string(r.Data), "int_") }; !last.OK || !last.Operation.Recovered || plain(last) != plain(twin) {
+		t.Errorf("an integration that was cut off: %+v\n%s\nits twin\n%s", last, last.Data, twin.Data)
+	}
+	w.holds("integrate-1", after)
+	if _, rev, _ := strings.Cut(last.Handle, "@"); rev != "2" {
+		t.Errorf("its handle is %s", last.Handle)
+	}
+	w.stands(last.Handle, "open")
+	w.clean()
 }
 
 // TestDW17Unanswered: DW-17. Killed between the record and the answer, the retry has what was recorded, and nothing happens
