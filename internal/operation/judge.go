@@ -83,6 +83,9 @@ func InProgress(id string, since time.Time) *Refusal {
 // DuplicateWindow is how long an operation that nobody acknowledged stands in the way of the same call under another id.
 const DuplicateWindow = 15 * time.Minute
 
+// maxShownResult bounds the answer that is told with a refusal, in bytes. operation_status has a larger one.
+const maxShownResult = 4 << 10
+
 // Duplicate finds the operation that a new call probably repeats: the same call under another id, not long ago, of which
 // nobody has heard. recent are the operations with its print, the newest first; age is how old each is by a clock that
 // does not jump.
@@ -91,8 +94,13 @@ func Duplicate(id, distinct string, recent []Operation, age func(Operation) time
 		if o.ID == id || o.ID == distinct || age(o) > DuplicateWindow || o.State.Final() && o.Acked || o.State == Failed {
 			continue
 		}
-		return Refuse(PossibleDuplicate, "the same call was made as %s, and nobody has asked about it since", o.ID).With("operation_id", o.ID).
+		r := Refuse(PossibleDuplicate, "the same call was made as %s, and nobody has asked about it since; if it is meant again, say distinct_from", o.ID).
+			With("operation_id", o.ID).With("state", o.State).
 			Then(Next{Tool: "operation_status", Args: map[string]any{IDField: o.ID, "wait_ms": 10000}, Why: "what became of it"})
+		if o.Result != nil && len(o.Result) <= maxShownResult {
+			r = r.With("result", o.Result)
+		}
+		return r
 	}
 	return nil
 }

@@ -57,6 +57,7 @@ type creation struct {
 	at      *target
 	area    *tree.Area
 	w       workspace.Workspace
+	whole   workspace.Scope // the project
 	exclude ignore.Globs
 	build   *workspace.Generation // whose outputs are a part of BASE; nil: none are
 }
@@ -162,6 +163,9 @@ func (c *creation) plan(ctx context.Context) (err error) {
 	if c.w.Mutable, err = c.s.scopes(ctx, c.at, c.in.Mutable); err != nil {
 		return err
 	}
+	if c.whole, err = c.at.root.Scope("."); err != nil {
+		return err
+	}
 	if c.area, err = c.at.root.Area(c.s.cfg.State); err != nil {
 		return err
 	}
@@ -237,6 +241,9 @@ func (c *creation) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.
 		if err := claim(ctx, tx, c.w); err != nil {
 			return err
 		}
+		if err := c.undisturbed(ctx, tx); err != nil {
+			return err
+		}
 	case operation.Succeeded:
 		var err error
 		if c.w, err = c.w.To(workspace.Complete, ""); err != nil {
@@ -248,6 +255,9 @@ func (c *creation) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.
 		}
 	case operation.Dispatched:
 		if err := c.stillThere(ctx, tx); err != nil {
+			return err
+		}
+		if err := c.undisturbed(ctx, tx); err != nil {
 			return err
 		}
 	case operation.Failed, operation.Unknown:
@@ -266,6 +276,19 @@ func claim(ctx context.Context, r store.Reader, w workspace.Workspace) error {
 		return workspace.Held(holder, theirs, ours)
 	}
 	return nil
+}
+
+// undisturbed refuses while work comes into the project: a BASE with a part of it would be the state of no instant that somebody wanted.
+// It is asked before the copy and after it: what began and ended in between has moved files that were copied. TREE_MOVED_DURING_COPY.
+func (c *creation) undisturbed(ctx context.Context, r store.Reader) error {
+	all, err := workspace.All(ctx, r, workspace.ListWorkspaces{States: []workspace.State{workspace.Integrating}})
+	for _, w := range all {
+		if slices.ContainsFunc(w.Mutable, func(s workspace.Scope) bool { return workspace.Overlaps(c.whole, s) }) {
+			return operation.Refuse(workspace.MovedDuringCopy, "the workspace %s is being integrated; a copy would have a part of that", w.ID).Retrying(fault.AfterWait).
+				With("workspace_id", w.ID).Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.ID}, Why: "whether it is integrated"})
+		}
+	}
+	return err
 }
 
 func scopePaths(w workspace.Workspace) []string {

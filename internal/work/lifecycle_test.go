@@ -13,6 +13,7 @@ import (
 
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
+	"mcpx/internal/store"
 	"mcpx/internal/workspace"
 )
 
@@ -50,39 +51,65 @@ func TestScopeOverlap(t *testing.T) {
 	}
 }
 
-// TestOneOfMany: DW-4. Of calls that change a workspace as a whole through one handle exactly one does.
+// TestOneOfMany: DW-4. Of calls that change a workspace as a whole through one handle exactly one does; the others are told that the
+// handle is stale, or that another call is at it, and their ids are free. MCPX_TEST_FULL makes it 50 rounds.
 func TestOneOfMany(t *testing.T) {
+	rounds := 4
+	if os.Getenv("MCPX_TEST_FULL") != "" {
+		rounds = 50
+	}
 	s := newShop(t)
 	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
-	w.write(t, "docs/new.md", "new\n")
-	const calls = 40
-	answers := make([]operation.Answer, calls)
-	var all sync.WaitGroup
-	for i := range calls {
-		all.Go(func() {
+	const calls = 100
+	integrated := 0
+	for round := range rounds {
+		w.write(t, fmt.Sprintf("docs/new-%d.md", round), "new\n")
+		call := func(i int, handle string) operation.Answer {
 			if i%2 == 0 {
-				answers[i] = s.do(t, "integrate_agent_workspace", `"handle":%q,"keep_open":true,"operation_id":"change-%03d"`, handle, i)
-			} else {
-				answers[i] = s.do(t, "suspend_workspace", `"handle":%q,"reason":"later","operation_id":"change-%03d"`, handle, i)
+				return s.do(t, "integrate_agent_workspace", `"handle":%q,"keep_open":true,"operation_id":"change-%02d-%03d"`, handle, round, i)
 			}
-		})
-	}
-	all.Wait()
-	done := 0
-	for _, a := range answers {
-		switch {
-		case a.OK:
-			done++
-			if a.Handle != w.ID+"@2" {
-				t.Errorf("the handle is %s", a.Handle)
-			}
-		case a.Refusal.Code != workspace.StaleHandle && a.Refusal.Code != workspace.Busy && a.Refusal.Code != workspace.WrongState:
-			t.Errorf("%v", a.Refusal)
+			return s.do(t, "suspend_workspace", `"handle":%q,"reason":"later","operation_id":"change-%02d-%03d"`, handle, round, i)
 		}
+		next := fmt.Sprintf("%s@%d", w.ID, s.row(t, w.ID).Rev+1)
+		answers := make([]operation.Answer, calls)
+		release := make(chan struct{})
+		var all sync.WaitGroup
+		for i := range calls {
+			all.Go(func() {
+				<-release
+				answers[i] = call(i, handle)
+			})
+		}
+		close(release)
+		all.Wait()
+		done, refused := -1, -1
+		for i, a := range answers {
+			switch {
+			case a.OK && done >= 0:
+				t.Errorf("round %d: %d and %d succeeded", round, done, i)
+			case a.OK && a.Handle != next:
+				t.Errorf("round %d: the handle is %s, want %s", round, a.Handle, next)
+			case a.OK:
+				done = i
+			case a.Refusal.Code != workspace.StaleHandle && a.Refusal.Code != workspace.Busy || a.Refusal.Retry == "" || len(a.Next) == 0:
+				t.Errorf("round %d: %v, %v", round, a.Refusal, a.Next)
+			case i%2 == 0: // by which it is integrated when it is open again
+				refused = i
+			}
+		}
+		if done < 0 || s.row(t, w.ID).Handle().String() != next {
+			t.Fatalf("round %d: %d succeeded, and it is %s", round, done, s.row(t, w.ID))
+		}
+		if done%2 == 0 {
+			integrated++
+		}
+		again := call(refused, next)
+		if !again.OK || again.Operation.Replayed || again.Operation.Attempts != 1 {
+			t.Fatalf("round %d: an id that was refused: %+v, %v", round, again.Operation, again.Refusal)
+		}
+		handle = again.Handle
 	}
-	if done != 1 {
-		t.Errorf("%d of %d succeeded", done, calls)
-	}
+	t.Logf("%d of %d rounds are those of an integration", integrated, rounds)
 }
 
 // TestRetireDirty: DW-9. What is only in a workspace is kept, and comes back as it was.
@@ -343,5 +370,64 @@ func TestDW36Canceled(t *testing.T) {
 	}
 	if found, err := filepath.Glob(filepath.Join(s.state, "quarantine/*/tree/many/*/*")); err != nil || len(found) == 0 {
 		t.Errorf("%d files in quarantine, %v", len(found), err)
+	}
+}
+
+// meanwhile is a workspace that is made, and what happens once its copy is complete.
+type meanwhile struct {
+	*creation
+	happens func()
+}
+
+func (m meanwhile) stage(ctx context.Context) (any, error) {
+	got, err := m.creation.stage(ctx)
+	m.happens()
+	return got, err
+}
+
+// TestCopyBesideIntegration: DW-34, of our own changes. While a workspace comes into its project, or into one that the project holds, no
+// other one is made with a part of that in its BASE, whether that began before the copy or during it.
+func TestCopyBesideIntegration(t *testing.T) {
+	s := newShop(t)
+	s.project(t, "docs", filepath.Join(s.root, "docs"))
+	s.project(t, "src", filepath.Join(s.root, "src"))
+	first := s.call(t, "create_agent_workspace", `{"project":"docs","purpose":"one","mutable":["guide.md"],"operation_id":"create-01"}`)
+	w := s.row(t, read[openedWorkspace](t, first).ID)
+	put := func(state workspace.State) {
+		t.Helper()
+		w.State = state
+		if err := s.db.Change(t.Context(), func(tx store.Tx) error { return tx.PutWorkspace(t.Context(), workspace.PutWorkspace{Workspace: w}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 1
+	create := func(project, mutable string) operation.Answer {
+		n++
+		return s.call(t, "create_agent_workspace", `{"project":%q,"purpose":"work %d","mutable":[%q],"operation_id":"create-%02d"}`, project, n, mutable, n)
+	}
+	put(workspace.Integrating)
+	a := create("shop", "README.md")
+	refused(t, a, workspace.MovedDuringCopy, fault.AfterWait)
+	if a.Refusal != nil && a.Refusal.Details["workspace_id"] != w.ID {
+		t.Errorf("it names %v", a.Refusal.Details)
+	}
+	if beside := create("src", "main.go"); !beside.OK {
+		t.Errorf("a project beside it: %v", beside.Refusal)
+	}
+	put(workspace.Open)
+	tool := s.tools["create_agent_workspace"]
+	begin, happens := tool.begin, func() { put(workspace.Integrating) }
+	tool.begin = func(ctx context.Context, s *Service, t *turn) (effect, error) {
+		e, err := begin(ctx, s, t)
+		if err != nil {
+			return nil, err
+		}
+		return meanwhile{e.(*creation), happens}, nil
+	}
+	refused(t, create("shop", "README.md"), workspace.MovedDuringCopy, fault.AfterWait)
+	put(workspace.Open)
+	happens = func() {}
+	if free := create("shop", "README.md"); !free.OK {
+		t.Errorf("afterwards: %v", free.Refusal)
 	}
 }

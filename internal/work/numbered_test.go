@@ -91,14 +91,14 @@ func TestDW22Namespaces(t *testing.T) {
 func TestDW23MalformedIDs(t *testing.T) {
 	d := newDesk(t)
 	d.project(t, "shop", "/srv/shop")
-	for _, id := range []string{strings.Repeat("a", 7), strings.Repeat("a", 129), "with space", "with\u0001control", "grüße-1234", "line\nfeed-1"} {
+	for _, id := range []string{strings.Repeat("a", 7), strings.Repeat("a", 129), "", "with space", "with\u0001control", "grüße-1234", "line\nfeed-1"} {
 		quoted, err := json.Marshal(id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		refused(t, d.call(t, "session", `{"action":"open","project":"shop","operation_id":%s}`, quoted), operation.ArgumentInvalid, fault.AfterFix)
 	}
-	for _, missing := range []string{`{"action":"open","project":"shop"}`, `{"action":"open","project":"shop","operation_id":""}`} {
+	for _, missing := range []string{`{"action":"open","project":"shop"}`, `{"action":"open","project":"shop","operation_id":null}`} {
 		refused(t, d.call(t, "session", "%s", missing), operation.OperationIDRequired, fault.AfterFix)
 	}
 	if rows := d.operations(t); len(rows) > 0 {

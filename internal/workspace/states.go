@@ -57,7 +57,7 @@ var begun = []Event{Resume, Undo, Retire}
 // From are the states in which an event may happen, in their order.
 func From(e Event) []State { return slices.Sorted(maps.Keys(moves[e])) }
 
-// To is the workspace after an event, and why it is in its new state. WORKSPACE_STATE when its state does not allow it.
+// To is the workspace after an event, and why it is in its new state. The refusals of In when its state does not allow it.
 func (w Workspace) To(e Event, why string) (Workspace, error) {
 	if e == GoneWrong && w.Was != "" {
 		w.State, w.Why, w.Was, w.WasWhy = w.Was, w.WasWhy, "", ""

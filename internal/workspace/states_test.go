@@ -33,12 +33,16 @@ func TestStates(t *testing.T) {
 		t.Fatalf("there are %d states, and %d are tried", len(States), len(want))
 	}
 	for _, from := range States {
+		code := WrongState
+		if from == Creating || from == Integrating || from == Retiring { // which passes by itself
+			code = Busy
+		}
 		for _, e := range events {
 			before := Workspace{ID: "ws_1", Rev: 3, State: from, Why: "before"}
 			after, err := before.To(e, "now")
 			to, moves := want[from][e]
 			if !moves {
-				if r, ok := errors.AsType[*operation.Refusal](err); !ok || r.Code != WrongState || after.State != from || after.Why != "before" {
+				if r, ok := errors.AsType[*operation.Refusal](err); !ok || r.Code != code || after.State != from || after.Why != "before" {
 					t.Errorf("%s, %s: %s (%s), %v", from, e, after.State, after.Why, err)
 				}
 				continue
