@@ -49,17 +49,17 @@ func TestCopyCounted(t *testing.T) {
 	}
 	defer root.Close()
 	for name, c := range map[string]struct {
-		limit, before int64
+		limit, before int64 // before: to the mark from which it is counted
 		twice         bool
 		skip          string
 		want          Code
 	}{
-		"all of it fits":         {limit: 4000, before: 250},
-		"too much":               {limit: 3999, before: 249, want: LimitExceeded},
-		"too much with copies":   {limit: 4999, before: 312, twice: true, want: LimitExceeded},
-		"one is left out":        {limit: 3999, before: 249, skip: "file-2"},
-		"it was counted already": {limit: 3999, before: 251},
-		"too little yet":         {limit: 3999, before: 10},
+		"all of it fits":         {limit: 4000},
+		"too much":               {limit: 3999, want: LimitExceeded},
+		"too much with copies":   {limit: 4999, twice: true, want: LimitExceeded},
+		"one is left out":        {limit: 3999, skip: "file-2"},
+		"it was counted already": {limit: 3999, before: 1},
+		"too little yet":         {limit: 3999, before: -20},
 	} {
 		o := CopyOptions{Limit: c.limit, Twice: func(path string) bool { return c.twice && path != "file-0" }, Skip: func(s Seen) string {
 			if s.Path == c.skip {
@@ -70,7 +70,7 @@ func TestCopyCounted(t *testing.T) {
 		one := root.copier(filepath.Join(dir, "to"), "", o)
 		one.pack = &packer{}
 		one.plain.Store(true)
-		one.out.Real = c.before
+		one.out.Real = c.limit/countFrom + c.before
 		if err := one.fits(t.Context(), "file-0", 10); CodeOf(err) != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
