@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,9 +14,17 @@ import (
 // shielded are the signals that a person sends to a whole group to end a command.
 var shielded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
-// become applies c to this process and executes argv. Rules hold for one thread: the one that executes.
+// A stub executes on the thread that it began on: the kernel tells of the death of a parent to that one, and of all threads only
+// the one that executes stays (prctl(2), PR_SET_PDEATHSIG). Nothing later than init is sure to run on it.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == Subcommand {
+		runtime.LockOSThread()
+	}
+}
+
+// become applies c to this process and executes argv. Rules hold for one thread, too.
 func become(c confinement, argv []string) error {
-	runtime.LockOSThread()
+	parent := unix.Getppid()
 	// A descriptor that was left open by mistake would be a way out.
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
@@ -52,6 +61,9 @@ func become(c confinement, argv []string) error {
 		if err := filterCalls(c); err != nil {
 			return fmt.Errorf("seccomp: %w", err)
 		}
+	}
+	if unix.Getppid() != parent {
+		return errors.New("whoever wanted the command is gone") // its signal went to our handler
 	}
 	return &notStarted{argv[0], syscall.Exec(argv[0], argv, environ)}
 }

@@ -5,6 +5,7 @@ package shim
 import (
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"syscall"
 
@@ -22,6 +23,14 @@ const released = 'x'
 
 // maxReport bounds what a stub may say.
 const maxReport = 4 << 10
+
+// A stub executes on the thread that it began on: the kernel tells of the death of a parent to that one, and of all threads only
+// the one that executes stays (prctl(2), PR_SET_PDEATHSIG). Nothing later than init is sure to run on it.
+func init() {
+	if len(os.Args) == 4 && os.Args[1] == Subcommand && os.Args[3] == stubArg {
+		runtime.LockOSThread()
+	}
+}
 
 // stub waits at the gate of a job and becomes its command. When the gate ends without opening, the supervisor is gone, and
 // the command is not run.
