@@ -70,6 +70,15 @@ func TestOrphan(t *testing.T) {
 	loose := filepath.Join(s.state, "workspaces", "loose")
 	plant(t, map[string]string{filepath.Join(loose, "a.txt"): "a"})
 	before := files(t, filepath.Dir(w.Path))
+	mine := func(path string) os.FileInfo {
+		t.Helper()
+		info, err := os.Stat(filepath.Join(path, "docs/mine.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	file := mine(w.Path)
 	other := newShop(t) // a daemon that has lost its rows, on the same state
 	other.state = s.state
 	other.next(t)
@@ -98,6 +107,9 @@ func TestOrphan(t *testing.T) {
 		}
 	}
 	back := read[openedWorkspace](t, other.call(t, "resume_workspace", `{"ws":%q,"operation_id":"resume-01"}`, w.ID))
+	if !os.SameFile(mine(back.Path), file) {
+		t.Error("it was copied, and not moved")
+	}
 	if got := files(t, filepath.Dir(back.Path)); !maps.Equal(got, before) || other.row(t, w.ID).State != workspace.Open {
 		t.Errorf("%v", got)
 	}

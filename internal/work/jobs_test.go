@@ -477,8 +477,9 @@ func TestDuplicateCommand(t *testing.T) {
 	first := b.run(t, "start_command", `"shell":"exit 0"`)
 	a := b.run(t, "start_command", `"shell":"exit 0"`)
 	refused(t, a, operation.PossibleDuplicate, fault.AfterFix)
-	if a.Refusal.Details["operation_id"] != first.Operation.ID {
-		t.Errorf("it names %v", a.Refusal.Details)
+	result, _ := a.Refusal.Details["result"].(json.RawMessage)
+	if d := a.Refusal.Details; d["operation_id"] != first.Operation.ID || d["state"] != operation.Succeeded || !strings.Contains(string(result), read[startedJob](t, first).Job) {
+		t.Errorf("it tells %v, %s", d, result)
 	}
 	second := b.run(t, "start_command", fmt.Sprintf(`"shell":"exit 0","distinct_from":%q`, first.Operation.ID))
 	for _, one := range []operation.Answer{first, second} {

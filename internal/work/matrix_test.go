@@ -4,8 +4,10 @@ package work
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,7 +144,7 @@ func expected(b, c, p side) (end side, conflict workspace.Conflict) {
 
 // TestMatrix: DW-37. All 512 combinations of what BASE, the project and the workspace have under one path are integrated on
 // real files, with texts and with bytes that are none. While there are conflicts nothing changes; when the project's side
-// was accepted for these, every other path has what it shall have.
+// was accepted for these, every other path has what it shall have, and what was there before is kept.
 func TestMatrix(t *testing.T) {
 	for _, binary := range []bool{false, true} {
 		all := sides(binary)
@@ -195,15 +197,41 @@ func TestMatrix(t *testing.T) {
 				if !a.OK {
 					t.Fatal(a.Refusal, a.Refusal.Details)
 				}
+				displaced := map[side]int{}
 				each(func(c, p int) {
 					want, _ := expected(b, all[c], all[p])
 					if got := lies(t, path(s.root, c, p)); got != want {
 						t.Errorf("BASE %v, CURRENT %v, PROPOSED %v: %v, want %v", b, all[c], all[p], got, want)
 					}
+					was := all[c]
+					if was.exec = false; (was.kind == "file" || was.kind == "link") && (was.kind != want.kind || was.content != want.content) {
+						displaced[was]++
+					}
 				})
+				if kept := inTrash(t, s.state); !maps.Equal(kept, displaced) {
+					t.Errorf("BASE %v: displaced is %v, kept %v", b, displaced, kept)
+				}
 			})
 		}
 	}
+}
+
+// inTrash counts the files and links whose bytes were displaced and are kept.
+func inTrash(t *testing.T, state string) map[side]int {
+	t.Helper()
+	all := map[side]int{}
+	err := filepath.WalkDir(filepath.Join(state, "trash"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			one := lies(t, path)
+			one.exec = false
+			all[one]++
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // nothing was displaced
+		t.Fatal(err)
+	}
+	return all
 }
 
 func jsonOf(t *testing.T, v any) string {

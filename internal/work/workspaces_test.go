@@ -44,6 +44,44 @@ func (w openedWorkspace) remove(t *testing.T, name string) {
 	}
 }
 
+// TestDW22ForeignHandle: DW-22, of workspaces. To somebody else a workspace is not there, whatever he does with its handle, and so is what
+// was kept of one; the same call of its owner works.
+func TestDW22ForeignHandle(t *testing.T) {
+	s := newShop(t)
+	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
+	kept, k := s.workspaceOf(t, "create-02", `"mutable":["src"]`)
+	k.write(t, "src/mine.go", "package main\n")
+	snapshot := read[retired](t, s.do(t, "remove_agent_workspace", `"handle":%q,"operation_id":"remove-01"`, kept)).Preserved
+	id := `"operation_id":"foreign-01"`
+	for _, c := range [][2]string{
+		{"workspace_status", `"handle":%q,"diff":"patch"`},
+		{"integrate_agent_workspace", `"handle":%q,"mode":"plan"`},
+		{"integrate_agent_workspace", `"handle":%q,` + id},
+		{"integrate_agent_workspace", `"handle":%q,"mode":"undo",` + id},
+		{"suspend_workspace", `"handle":%q,"reason":"r",` + id},
+		{"amend_workspace_scope", `"handle":%q,"add":["README.md"],` + id},
+		{"remove_agent_workspace", `"handle":%q,` + id},
+		{"edit_files", `"handle":%q,"edits":[{"op":"create","path":"docs/x.md","content":"x"}],` + id},
+		{"read_file", `"handle":%q,"path":"docs/guide.md"`},
+		{"list_files", `"handle":%q`},
+		{"search_files", `"handle":%q,"query":"guide"`},
+	} {
+		refused(t, s.as(t, "eve", c[0], "{"+c[1]+"}", handle), operation.NotFound, fault.AfterFix)
+	}
+	for _, ref := range []string{w.ID, k.ID, snapshot} {
+		refused(t, s.as(t, "eve", "resume_workspace", `{"ws":%q,`+id+`}`, ref), operation.NotFound, fault.AfterFix)
+	}
+	if list := read[reconciled](t, s.as(t, "eve", "reconcile_project_state", `{}`)); len(list.Workspaces) != 0 {
+		t.Errorf("reconcile tells %+v", list.Workspaces)
+	}
+	if own := s.do(t, "workspace_status", `"handle":%q`, handle); !own.OK || read[workspaceShown](t, own).Rev != 1 {
+		t.Errorf("it is %s, %v", own.Data, own.Refusal)
+	}
+	if a := s.do(t, "resume_workspace", `"ws":%q,`+id, snapshot); !a.OK { // the id is free, too
+		t.Errorf("its owner: %v", a.Refusal)
+	}
+}
+
 // TestWorkspace: an agent makes a workspace, edits in it, looks at what it did, integrates and removes it.
 func TestWorkspace(t *testing.T) {
 	s := newShop(t)

@@ -3,6 +3,8 @@
 package wire
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -96,6 +98,134 @@ func endOf(t *testing.T, b bridged, job string) (j toldJob) {
 		return j.State != "running" && j.State != "starting"
 	})
 	return j
+}
+
+// TestDW19CanceledOnStdio: DW-19, in both eras. A client of `mcpx connect` that cancels its call of a command ends the wait for it and not
+// the command: that is found by the operation, ends as it does, and was started once.
+func TestDW19CanceledOnStdio(t *testing.T) {
+	g := rig.New(t)
+	commanding(t, g)
+	g.Serve()
+	dir, session, legacy := inShop(t, g)
+	for era, c := range map[string]struct {
+		b    bridged
+		meta string
+	}{
+		"legacy": {legacy, ""},
+		"modern": {bridged{g.Connect(""), t}, `"_meta":{` + rig.Envelope(`{}`) + `},`},
+	} {
+		t.Run(era, func(t *testing.T) {
+			for _, name := range []string{"starts", "go"} {
+				if err := os.Remove(filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
+					t.Fatal(err)
+				}
+			}
+			id, operation := `"cancel-`+era+`"`, "canceled-"+era
+			send := func(line string) {
+				t.Helper()
+				if err := c.b.Send(line); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.b.Waits(id) // an answer may be on its way
+			send(strings.Replace(tool(id, "execute_command", fmt.Sprintf(`{"remote_session_id":%q,"operation_id":%q,"argv":["/bin/sh","job.sh",%q],"wait_ms":20000}`, session, operation, era)), `"params":{`, `"params":{`+c.meta, 1))
+			begun := func() bool {
+				raw, err := os.ReadFile(filepath.Join(dir, "starts"))
+				return err == nil && string(raw) == "x\n"
+			}
+			rig.Until(t, slack, "the command runs", begun)
+			send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{` + c.meta + `"requestId":` + id + `}}`)
+			status := func() (j toldJob) {
+				t.Helper()
+				var a struct {
+					Result struct {
+						Structured struct {
+							Data json.RawMessage `json:"data"`
+						} `json:"structuredContent"`
+					} `json:"result"`
+				}
+				answer := legacy.call("5", tool("5", "command_status", fmt.Sprintf(`{"operation_id":%q,"wait_ms":100}`, operation)))
+				if err := json.Unmarshal(answer, &a); err != nil || json.Unmarshal(a.Result.Structured.Data, &j) != nil {
+					t.Fatalf("%v: %s", err, answer)
+				}
+				return j
+			}
+			if j := status(); j.State != "running" {
+				t.Errorf("after it was canceled: %+v", j)
+			}
+			plant(t, filepath.Join(dir, "go"), "")
+			var last toldJob
+			rig.Until(t, slack, "the command has ended", func() bool {
+				last = status()
+				return last.State != "running"
+			})
+			if last.State != "exited" || last.Code == nil || *last.Code != 7 || last.Stdout.Text != "begun\n" || !begun() {
+				t.Errorf("it ended as %+v", last)
+			}
+		})
+	}
+}
+
+// TestDW13Oversized: DW-13 with the real binary. Millions of bytes of output, fifty in full, are answered within what an answer may have,
+// text and structured content together, and are read whole, byte for byte, from this daemon and from the next one.
+func TestDW13Oversized(t *testing.T) {
+	size := 1_000_000
+	if full() {
+		size = 50_000_000
+	}
+	g := rig.New(t)
+	commanding(t, g)
+	g.Serve()
+	dir, session, _ := inShop(t, g)
+	plant(t, filepath.Join(dir, "much.sh"), `awk 'BEGIN { x = 1; while (n < '$1') { x = (x * 16807) % 2147483647; l = sprintf("%010d", x); printf "%s", l; n += 10 } }'`+"\n")
+	want := sha256.New() // of the same generator
+	for n, x := 0, 1; n < size; n += 10 {
+		x = x * 16807 % 2147483647
+		_, _ = fmt.Fprintf(want, "%010d", x) // it takes everything
+	}
+	a := &agent{t: t, g: g, session: session}
+	raw := a.post("execute_command", fmt.Sprintf(`{"remote_session_id":%q,"operation_id":"much-0001","argv":["/bin/sh","much.sh","%d"],"wait_ms":25000,"output_bytes":20000}`, session, size))
+	if len(raw) > 24576 {
+		t.Errorf("the answer has %d bytes", len(raw))
+	}
+	type part struct {
+		Job    string `json:"job_id"`
+		State  string `json:"state"`
+		Stdout struct {
+			Text    string `json:"text"`
+			Next    int    `json:"next_offset"`
+			Bytes   int    `json:"bytes"`
+			Dropped int    `json:"dropped"`
+		} `json:"stdout"`
+	}
+	read := func(more string) (p part) {
+		t.Helper()
+		answer := a.call("command_status", `{"operation_id":"much-0001"`+more+`}`)
+		if err := json.Unmarshal(answer.Data, &p); err != nil {
+			t.Fatalf("%s: %v", answer.raw, err)
+		}
+		return p
+	}
+	rig.Until(t, persistWithin, "the command has ended", func() bool { return read(`,"wait_ms":2000`).State == "exited" })
+	if p := read(""); p.Stdout.Bytes != size || p.Stdout.Dropped != 0 || p.Stdout.Text == "" {
+		t.Errorf("%d of %d bytes, %d dropped", p.Stdout.Bytes, size, p.Stdout.Dropped)
+	}
+	for _, when := range []string{"this daemon", "the next one"} {
+		got := sha256.New()
+		for at := 0; ; {
+			p := read(fmt.Sprintf(`,"output":{"stream":"stdout","offset":%d,"max":20000}`, at))
+			_, _ = got.Write([]byte(p.Stdout.Text)) // it takes everything
+			if p.Stdout.Next == at {
+				break
+			}
+			at = p.Stdout.Next
+		}
+		if !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+			t.Errorf("read from %s it is other than what was written", when)
+		}
+		g.Kill()
+		g.Serve()
+	}
 }
 
 // TestDW72BinaryReplaced: DW-72. A command goes on while the binary that supervises it is removed and another version takes

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -243,6 +244,69 @@ func TestPacketsBusy(t *testing.T) {
 	for _, name := range []string{"docs/new.txt", "docs/more.txt"} {
 		if now[name] == "" {
 			t.Errorf("%s did not come", name)
+		}
+	}
+}
+
+// TestPacketsOneOfMany: DW-4 with the real binary. Of a hundred calls that change a workspace as a whole through one handle, all at once,
+// exactly one does, and the revision rises by one; the others are told so, and an id that was refused is free. In full it is 50 rounds.
+func TestPacketsOneOfMany(t *testing.T) {
+	rounds := 3
+	if full() {
+		rounds = 50
+	}
+	a := packets(t)
+	handle, dir := a.workspace("create-01", "docs")
+	for round := range rounds {
+		plant(t, filepath.Join(dir, fmt.Sprintf("docs/new-%d", round)), "new\n")
+		call := func(one *agent, i int, handle string) answered {
+			if i%2 == 0 {
+				return one.on("integrate_agent_workspace", fmt.Sprintf("change-%02d-%03d", round, i), handle, `,"keep_open":true`)
+			}
+			return one.on("suspend_workspace", fmt.Sprintf("change-%02d-%03d", round, i), handle, `,"reason":"later"`)
+		}
+		answers := make([]answered, 100)
+		release := make(chan struct{})
+		var all sync.WaitGroup
+		for i := range answers {
+			all.Go(func() {
+				one := &agent{t: t, g: a.g}
+				<-release
+				answers[i] = call(one, i, handle)
+			})
+		}
+		close(release)
+		all.Wait()
+		id, rev, _ := strings.Cut(handle, "@")
+		n, err := strconv.Atoi(rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := fmt.Sprintf("%s@%d", id, n+1)
+		done, free := 0, 0
+		for i, got := range answers {
+			switch {
+			case got.OK:
+				done++
+				if got.Handle != next {
+					t.Errorf("round %d: the handle is %s, want %s", round, got.Handle, next)
+				}
+			case got.Error.Code != "STALE_HANDLE" && got.Error.Code != "WORKSPACE_BUSY":
+				t.Errorf("round %d: %s", round, got.raw)
+			case i%2 == 0: // by which it is integrated when it is open again
+				free = i
+			}
+		}
+		if done != 1 {
+			t.Fatalf("round %d: %d succeeded", round, done)
+		}
+		again := call(a, free, next)
+		if !again.OK || again.Operation.Replayed {
+			t.Fatalf("round %d: an id that was refused: %s", round, again.raw)
+		}
+		handle = again.Handle
+		if raw, err := os.ReadFile(filepath.Join(a.dir, fmt.Sprintf("docs/new-%d", round))); err != nil || string(raw) != "new\n" {
+			t.Errorf("round %d: %q, %v", round, raw, err)
 		}
 	}
 }

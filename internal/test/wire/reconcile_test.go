@@ -140,7 +140,8 @@ type answered struct {
 	raw json.RawMessage
 }
 
-func (a *agent) call(tool, args string) (out answered) {
+// post makes a call, and gives its answer as it came; nil: there was none.
+func (a *agent) post(tool, args string) []byte {
 	a.t.Helper()
 	ctx, stop := context.WithTimeout(a.t.Context(), time.Minute)
 	defer stop()
@@ -151,6 +152,15 @@ func (a *agent) call(tool, args string) (out answered) {
 	reply, err := c.Try(ctx, body)
 	if err != nil {
 		a.t.Error(err)
+		return nil
+	}
+	return reply.Body
+}
+
+func (a *agent) call(tool, args string) (out answered) {
+	a.t.Helper()
+	raw := a.post(tool, args)
+	if raw == nil {
 		return out
 	}
 	var m struct {
@@ -158,13 +168,13 @@ func (a *agent) call(tool, args string) (out answered) {
 			Structured json.RawMessage `json:"structuredContent"`
 		} `json:"result"`
 	}
-	if err := json.Unmarshal(reply.Body, &m); err != nil {
-		a.t.Errorf("%s: %v", reply.Body, err)
+	if err := json.Unmarshal(raw, &m); err != nil {
+		a.t.Errorf("%s: %v", raw, err)
 		return out
 	}
 	out.raw = m.Result.Structured
 	if err := json.Unmarshal(out.raw, &out); err != nil {
-		a.t.Errorf("%s: %v", reply.Body, err)
+		a.t.Errorf("%s: %v", raw, err)
 	}
 	return out
 }

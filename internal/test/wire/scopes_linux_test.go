@@ -16,8 +16,7 @@ import (
 
 // TestAgentsOnOneTree: DW-2 and DW-25 with the real binary. Of two agents under a parent and a child project who claim the same files at
 // the same moment exactly one gets them, and the other is told by whom they are held; so is one who comes by a symbolic link or, as
-// root, by a bind mount. A file with a second name outside of the scope is not integrated. TestScopeOverlap in work has the other
-// scopes of DW-2, in both orders.
+// root, by a bind mount. What only begins alike is free. A file with a second name outside of the scope is not integrated.
 func TestAgentsOnOneTree(t *testing.T) {
 	g := rig.New(t)
 	g.Extra = []string{"MCPX_RUNTIME_WORK=true"}
@@ -77,13 +76,22 @@ func TestAgentsOnOneTree(t *testing.T) {
 					t.Fatalf("%s\nand %s", answers[0].raw, answers[1].raw)
 				}
 				holder, _, _ := strings.Cut(got.Handle, "@")
-				if told, err := json.Marshal(not.Error.Details); err != nil || !strings.Contains(string(told), holder) {
-					t.Errorf("the holder %s is not named: %s", holder, told)
+				named := func(not answered) {
+					t.Helper()
+					if told, err := json.Marshal(not.Error.Details); err != nil || not.OK || not.Error.Code != "SCOPE_OVERLAP" || !strings.Contains(string(told), holder) {
+						t.Errorf("the holder %s is not named: %s", holder, not.raw)
+					}
 				}
-				n++
-				gone := a.call("remove_agent_workspace", fmt.Sprintf(`{"handle":%q,"operation_id":"remove-%03d"}`, got.Handle, n))
-				if !gone.OK {
-					t.Fatalf("%s", gone.raw)
+				named(not)
+				for _, clash := range [][2]string{{a.dir, "paper/figures/x/y/z"}, {a.dir, "."}, {way[0], way[1] + "/x"}, {way[0], "."}} {
+					named(a.call("create_agent_workspace", create(clash[0], clash[1])))
+				}
+				beside := a.call("create_agent_workspace", create(a.dir, "paperwork"))
+				for _, one := range []answered{beside, got} {
+					n++
+					if gone := a.call("remove_agent_workspace", fmt.Sprintf(`{"handle":%q,"operation_id":"remove-%03d"}`, one.Handle, n)); !one.OK || !gone.OK {
+						t.Fatalf("%s, %s", one.raw, gone.raw)
+					}
 				}
 			}
 		})
