@@ -11,6 +11,9 @@ import (
 // daemon clears one that ignores that.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// HearParent does nothing here: see childAttr.
+func HearParent() error { return nil }
+
 // blockingPipe makes a pipe that the runtime's poller never sees: os.NewFile registers only non-blocking descriptors.
 func blockingPipe() (r, w *os.File, err error) {
 	var fds [2]int

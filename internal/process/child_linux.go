@@ -12,6 +12,13 @@ func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
 
+// HearParent lets the calling thread hear of the death of the parent, as the main thread of what Start started does. The kernel
+// keeps that for each thread, and of all threads only the one that executes stays (prctl(2), PR_SET_PDEATHSIG): a process that
+// becomes another program locks its thread and asks again. Who died before is not told of.
+func HearParent() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0))
+}
+
 // blockingPipe makes a pipe that the runtime's poller never sees: os.NewFile registers only non-blocking descriptors.
 func blockingPipe() (r, w *os.File, err error) {
 	var fds [2]int

@@ -14,17 +14,14 @@ import (
 // shielded are the signals that a person sends to a whole group to end a command.
 var shielded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
-// A stub executes on the thread that it began on: the kernel tells of the death of a parent to that one, and of all threads only
-// the one that executes stays (prctl(2), PR_SET_PDEATHSIG). Nothing later than init is sure to run on it.
-func init() {
-	if len(os.Args) > 1 && os.Args[1] == Subcommand {
-		runtime.LockOSThread()
-	}
-}
-
-// become applies c to this process and executes argv. Rules hold for one thread, too.
+// become applies c to this process and executes argv. Rules hold for one thread: the one that executes. So does the signal
+// that tells of the death of the parent (prctl(2), PR_SET_PDEATHSIG).
 func become(c confinement, argv []string) error {
+	runtime.LockOSThread()
 	parent := unix.Getppid()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
+		return fmt.Errorf("parent-death signal: %w", err)
+	}
 	// A descriptor that was left open by mistake would be a way out.
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"mcpx/internal/crash"
+	"mcpx/internal/process"
 )
 
 // The descriptors of a stub.
@@ -24,14 +25,6 @@ const released = 'x'
 // maxReport bounds what a stub may say.
 const maxReport = 4 << 10
 
-// A stub executes on the thread that it began on: the kernel tells of the death of a parent to that one, and of all threads only
-// the one that executes stays (prctl(2), PR_SET_PDEATHSIG). Nothing later than init is sure to run on it.
-func init() {
-	if len(os.Args) == 4 && os.Args[1] == Subcommand && os.Args[3] == stubArg {
-		runtime.LockOSThread()
-	}
-}
-
 // stub waits at the gate of a job and becomes its command. When the gate ends without opening, the supervisor is gone, and
 // the command is not run.
 func stub(b bundle) int {
@@ -44,8 +37,12 @@ func stub(b bundle) int {
 		return 1
 	}
 	crash.Point("job.stub.released")
-	if _, err := report.Write([]byte{released}); err != nil {
+	runtime.LockOSThread()
+	if err := process.HearParent(); err != nil {
 		return 1
+	}
+	if _, err := report.Write([]byte{released}); err != nil {
+		return 1 // it died before we listened
 	}
 	err := specErr
 	if err == nil {
