@@ -19,7 +19,8 @@ func (s *Sandbox) bubblewrapped(r Request) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv := append(before, s.bwrap, "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL")
+	// It does not hear the signal that ends other commands with their supervisor, so it asks for the one that it cannot miss.
+	argv := append(before, s.bwrap, "--die-with-parent", "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL")
 	if !r.Network {
 		argv = append(argv, "--unshare-net")
 	}

@@ -1,0 +1,85 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"testing"
+	"time"
+
+	"mcpx/internal/process"
+	"mcpx/internal/test/rig"
+)
+
+// TestDW59EndsWithItsSupervisor: a command whose supervisor was killed is lost with a null exit code, its output until then is kept, it runs
+// no longer, and is not started again; in each sandbox that works here.
+func TestDW59EndsWithItsSupervisor(t *testing.T) {
+	for _, mechanism := range []string{"none", "landlock", "bwrap"} {
+		t.Run(mechanism, func(t *testing.T) {
+			t.Parallel()
+			g := rig.New(t)
+			commanding(t, g)
+			g.Extra = append(g.Extra, "MCPX_SANDBOX_MECHANISM="+mechanism, "MCPX_SANDBOX_PROJECT_WRITES=true")
+			g.Serve()
+			dir, session, b := inShop(t, g)
+			plant(t, filepath.Join(dir, "beats.sh"), "echo x >> starts\necho begun\nwhile :; do echo x >> beats; /bin/sleep 0.02; done\n")
+			got := b.call("2", tool("2", "start_command", fmt.Sprintf(`{"remote_session_id":%q,"argv":["sh","beats.sh"],"operation_id":"start-01"}`, session)))
+			if bytes.Contains(got, []byte("SANDBOX_UNAVAILABLE")) {
+				t.Skipf("this machine has no %s: %s", mechanism, got)
+			}
+			var job toldJob
+			worked(t, got, &job)
+			beats := func() int64 {
+				info, err := os.Stat(filepath.Join(dir, "beats"))
+				if err != nil {
+					return 0
+				}
+				return info.Size()
+			}
+			for limit := time.Now().Add(20 * time.Second); beats() == 0; time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(limit) {
+					t.Fatal("it does not begin")
+				}
+			}
+			records, err := filepath.Glob(filepath.Join(g.Home, "state", "jobs", job.Job+".*", "record"))
+			if err != nil || len(records) != 1 {
+				t.Fatalf("%v, %v", records, err)
+			}
+			raw, err := os.ReadFile(records[0])
+			var r struct{ Supervisor process.Identity }
+			if err != nil || json.Unmarshal(raw, &r) != nil || !process.Kill(r.Supervisor) {
+				t.Fatalf("%s, %v", raw, err)
+			}
+			for limit := time.Now().Add(20 * time.Second); ; {
+				was := beats()
+				time.Sleep(500 * time.Millisecond)
+				if beats() == was {
+					break
+				}
+				if time.Now().After(limit) {
+					t.Fatal("the command goes on without its supervisor")
+				}
+			}
+			var told struct {
+				Result struct {
+					Structured struct {
+						Data toldJob `json:"data"`
+					} `json:"structuredContent"`
+				} `json:"result"`
+			}
+			if got := b.call("3", tool("3", "command_status", fmt.Sprintf(`{"job_id":%q,"wait_ms":20000}`, job.Job))); json.Unmarshal(got, &told) != nil {
+				t.Fatalf("%s", got)
+			}
+			job = told.Result.Structured.Data
+			if job.State != "lost" || job.Code != nil || job.Stdout.Text != "begun\n" {
+				t.Errorf("%+v", job)
+			}
+			if starts, err := os.ReadFile(filepath.Join(dir, "starts")); err != nil || string(starts) != "x\n" {
+				t.Errorf("it was started %q, %v", starts, err)
+			}
+		})
+	}
+}
