@@ -492,6 +492,26 @@ func TestDuplicateCommand(t *testing.T) {
 	}
 }
 
+// TestStatusBeforeTheRecord: a command that was begun, and of which no job is written down yet, is under way, and not unknown.
+func TestStatusBeforeTheRecord(t *testing.T) {
+	b := newBench(t)
+	row := operation.Operation{
+		Name: operation.Name{Namespace: session.Operator, ID: "op-begun-1"}, Tool: "start_command", Print: "p", State: operation.Claimed, Class: operation.Spawn, Attempts: 1, Claimed: b.cfg.Now(),
+	}
+	for _, c := range []struct {
+		state operation.State
+		code  operation.Code
+	}{{operation.Claimed, operation.NotFound}, {operation.Dispatched, operation.OperationInProgress}} {
+		row.State = c.state
+		if err := b.db.Change(t.Context(), func(tx store.Tx) error { return tx.PutOperation(t.Context(), operation.PutOperation{Operation: row}) }); err != nil {
+			t.Fatal(err)
+		}
+		if a := b.call(t, "command_status", `{"operation_id":"op-begun-1"}`); codeOf(a) != c.code {
+			t.Errorf("%s: %+v", c.state, a.Refusal)
+		}
+	}
+}
+
 // TestLostJob: DW-24 and C8, C9.
 func TestLostJob(t *testing.T) {
 	b := newBench(t)

@@ -109,6 +109,10 @@ func commandStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 				return err
 			}
 			if len(page) == 0 {
+				o, err := r.OperationByName(ctx, operation.ByName{Name: operation.Name{Namespace: t.Principal, ID: in.Operation}})
+				if err == nil && o.State == operation.Dispatched { // it may run by now, and that is written down next
+					return operation.InProgress(o.ID, o.Claimed)
+				}
 				return operation.Refuse(operation.NotFound, "no command was started by %.128q", in.Operation)
 			}
 			in.Job = page[0].ID

@@ -133,20 +133,18 @@ func TestDW19CanceledOnStdio(t *testing.T) {
 				raw, err := os.ReadFile(filepath.Join(dir, "starts"))
 				return err == nil && string(raw) == "x\n"
 			}
-			rig.Until(t, slack, "the command runs", begun)
+			rig.Until(t, persistWithin, "the command runs", begun)
 			send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{` + c.meta + `"requestId":` + id + `}}`)
+			http := &agent{t: t, g: g}
 			status := func() (j toldJob) {
 				t.Helper()
-				var a struct {
-					Result struct {
-						Structured struct {
-							Data json.RawMessage `json:"data"`
-						} `json:"structuredContent"`
-					} `json:"result"`
-				}
-				answer := legacy.call("5", tool("5", "command_status", fmt.Sprintf(`{"operation_id":%q,"wait_ms":100}`, operation)))
-				if err := json.Unmarshal(answer, &a); err != nil || json.Unmarshal(a.Result.Structured.Data, &j) != nil {
-					t.Fatalf("%v: %s", err, answer)
+				var a answered
+				rig.Until(t, persistWithin, "its start is written down", func() bool {
+					a = http.call("command_status", fmt.Sprintf(`{"operation_id":%q,"wait_ms":100}`, operation))
+					return a.Error.Code != "OPERATION_IN_PROGRESS"
+				})
+				if err := json.Unmarshal(a.Data, &j); err != nil {
+					t.Fatalf("%v: %s", err, a.raw)
 				}
 				return j
 			}
@@ -155,7 +153,7 @@ func TestDW19CanceledOnStdio(t *testing.T) {
 			}
 			plant(t, filepath.Join(dir, "go"), "")
 			var last toldJob
-			rig.Until(t, slack, "the command has ended", func() bool {
+			rig.Until(t, persistWithin, "the command has ended", func() bool {
 				last = status()
 				return last.State != "running"
 			})
