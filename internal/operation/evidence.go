@@ -11,6 +11,13 @@ type JobEvidence struct {
 	Started  *JobStarted // nil: the command has not run
 	Rebooted bool        // this is another boot of the machine than the one it was started in
 	Exit     *JobExit    // nil: the end was not written
+
+	Survivors []int // without a supervisor: processes of the command that go on
+}
+
+// GoesOn says that something that the command has started lives on behind it.
+func (e JobEvidence) GoesOn() bool {
+	return len(e.Survivors) > 0 || e.Exit != nil && e.Exit.Descendants
 }
 
 // JobStarted is the record that is durable before the command may run.

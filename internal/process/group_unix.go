@@ -157,23 +157,42 @@ func signalOne(id Identity, sig syscall.Signal) {
 	}
 }
 
-// KillOrphans kills the group that leader led, if that can be proved: the leader still runs with this identity, or it
-// has ended and its group lives on with members that are younger. It reports whether something was killed.
+// KillOrphans kills the group that leader led, if that can be proved. It reports whether something was killed.
 func KillOrphans(leader Identity) bool {
+	return len(orphans(leader)) > 0 && syscall.Kill(-leader.Pid, syscall.SIGKILL) == nil
+}
+
+// orphans are the members of the group that leader led: the leader still runs with this identity, or it has ended and its group
+// lives on with members that are younger.
+func orphans(leader Identity) (ids []Identity) {
 	boot, err := bootID()
 	if err != nil || boot != leader.Boot || leader.Pid <= 1 {
-		return false
+		return nil
 	}
-	ours := leader.Alive()
 	for _, s := range processes() {
 		if s.pid == leader.Pid && s.start != leader.Start {
-			return false // the pid is used again, so the group had ended before
+			return nil // the pid is used again, so the group had ended before
 		}
-		if s.pgid == leader.Pid && s.start >= leader.Start {
-			ours = true
+		if s.pgid != leader.Pid || s.start < leader.Start {
+			continue
+		}
+		if id, err := s.identity(); err == nil {
+			ids = append(ids, id)
 		}
 	}
-	return ours && syscall.Kill(-leader.Pid, syscall.SIGKILL) == nil
+	return ids
+}
+
+// Remains are the processes that go on when nobody watches them any more: the group that leader led, and, where the system tells,
+// those that were started with this variable, NAME=value, in their environment, wherever they went.
+func Remains(leader Identity, variable string) []Identity {
+	ids := orphans(leader)
+	for _, id := range having(variable) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Kill ends exactly the process that id names with SIGKILL. It reports whether it was there.

@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// KillStrays ends every process that was started with this variable, NAME=value, in its environment, but ours. It finds
-// what left the group and the session in which it was started. The value must be one that nobody else can have.
-func KillStrays(variable string) (killed []int) {
+// having are the processes, but ours, that were started with this variable in their environment.
+func having(variable string) (ids []Identity) {
 	for _, s := range processes() {
 		if s.pid == os.Getpid() {
 			continue
@@ -22,9 +21,7 @@ func KillStrays(variable string) (killed []int) {
 		if err != nil || !slices.ContainsFunc(bytes.Split(environ, []byte{0}), func(v []byte) bool { return string(v) == variable }) {
 			continue // not ours to read, or not ours
 		}
-		if Kill(id) {
-			killed = append(killed, s.pid)
-		}
+		ids = append(ids, id)
 	}
-	return killed
+	return ids
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -148,7 +149,6 @@ func (s *Jobs) Look(_ context.Context, ref operation.JobRef) (operation.JobEvide
 	exit, err := readJob(d.exit(), func(e *jobExit) int { return e.Format })
 	if err == nil {
 		e.Exit = &exit.JobExit
-		e.Exit.Descendants = e.Exit.Descendants && held
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return operation.JobEvidence{}, err
 	}
@@ -159,7 +159,40 @@ func (s *Jobs) Look(_ context.Context, ref operation.JobRef) (operation.JobEvide
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return operation.JobEvidence{}, err
 	}
+	if !held && e.Started != nil && !e.Rebooted && (e.Exit == nil || e.Exit.Descendants) {
+		left, err := d.remains()
+		if err != nil {
+			return operation.JobEvidence{}, err
+		}
+		e.Survivors = pids(left)
+	}
+	if e.Exit != nil {
+		e.Exit.Descendants = e.Exit.Descendants && (held || len(e.Survivors) > 0)
+	}
 	return e, nil
+}
+
+// remains are the processes of a command whose supervisor has ended.
+func (d jobDir) remains() ([]process.Identity, error) {
+	started, err := readJob(d.started(), func(s *jobStarted) int { return s.Format })
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	sp, err := readJob(d.spec(), func(s *jobSpec) int { return s.Format })
+	if err != nil {
+		return nil, err
+	}
+	return process.Remains(started.Child, "TMPDIR="+sp.Temp), nil // no other command has this directory
+}
+
+func pids(ids []process.Identity) (all []int) {
+	for _, id := range ids {
+		all = append(all, id.Pid)
+	}
+	return all
 }
 
 // Fence makes sure that an attempt that was not started never is.
@@ -195,8 +228,19 @@ func (s *Jobs) Stop(_ context.Context, o operation.StopJob) error {
 	if err := writeJSON(d.stop(), jobStop{By: o.By, Signal: o.Signal, Grace: o.Grace}); err != nil {
 		return unwritable(err)
 	}
-	s.wake(d)
-	return nil
+	held, err := atomicfile.Held(d.lock())
+	if err != nil {
+		return err
+	}
+	if held {
+		s.wake(d)
+		return nil
+	}
+	left, err := d.remains()
+	for _, id := range left {
+		process.Notify(id, signals[o.Signal])
+	}
+	return err
 }
 
 // wake makes the supervisor look at once; without it, it looks with the slow clock.
@@ -218,10 +262,36 @@ func (s *Jobs) Stopped(_ context.Context, ref operation.JobRef, by string) (surv
 	switch {
 	case err == nil && stopped.By == by:
 		return stopped.Survivors, true, nil
-	case err == nil || errors.Is(err, fs.ErrNotExist):
-		return nil, !held, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, false, err
+	case held:
+		return nil, false, nil
 	}
-	return nil, false, err
+	return d.unwatched()
+}
+
+// unwatched carries on a stop that no supervisor carries out any more: what lives on after its grace is killed.
+func (d jobDir) unwatched() (survivors []int, done bool, err error) {
+	left, err := d.remains()
+	if err != nil || len(left) == 0 {
+		return nil, err == nil, err
+	}
+	var wish jobStop
+	if err := readJSON(d.stop(), &wish); err != nil {
+		return nil, false, err
+	}
+	info, err := os.Stat(d.stop())
+	if err != nil {
+		return nil, false, err
+	}
+	waited := time.Since(info.ModTime())
+	if waited < wish.Grace {
+		return nil, false, nil
+	}
+	for _, id := range left {
+		process.Kill(id)
+	}
+	return pids(left), waited > wish.Grace+groupWait, nil
 }
 
 // Feed appends to the standard input of a job.

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -293,7 +294,7 @@ func TestJobInputIsBounded(t *testing.T) {
 	}
 }
 
-// TestJobStop: RT-94, and DW-62 where a process of its own session is left.
+// TestJobStop: RT-94.
 func TestJobStop(t *testing.T) {
 	s := newShed(t)
 	handled, _ := s.shell(t, `trap 'echo handled; exit 7' INT; echo ready; while :; do sleep 0.05; done`, nil)
@@ -327,6 +328,7 @@ func TestJobStop(t *testing.T) {
 	}
 }
 
+// TestJobDescendants: DW-62. A process that left group, session and parent is told as long as it lives, and ended by a stop.
 func TestJobDescendants(t *testing.T) {
 	s := newShed(t)
 	// A process that left group, session and parent, and one in the background that keeps the output open.
@@ -435,6 +437,40 @@ func TestJobLosesItsSupervisor(t *testing.T) {
 	if state, reason := s.look(t, ref).Judge(); state != operation.JobLost || reason != operation.HostReboot {
 		t.Errorf("after a reboot: %s %s", state, reason)
 	}
+}
+
+// TestJobLeavesSurvivors: DW-59. What a command has left behind in a session of its own is told when its supervisor is killed, and
+// ended by a stop.
+func TestJobLeavesSurvivors(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("skip: this system does not tell what has left its group")
+	}
+	s := newShed(t)
+	dir := t.TempDir()
+	ref, _ := s.shell(t, `setsid sh -c 'trap "" TERM; echo $$ > pid; while :; do sleep 600; done' >/dev/null 2>&1 & until [ -s pid ]; do sleep 0.01; done; echo begun; exec sleep 600`,
+		func(o *operation.StartJob) { o.Dir = dir })
+	s.until(t, ref, "output", func(operation.JobEvidence) bool { return len(s.all(t, ref, operation.Stdout)) > 0 })
+	raw, err := os.ReadFile(filepath.Join(dir, "pid"))
+	left, bad := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || bad != nil {
+		t.Fatal(err, bad)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-left, syscall.SIGKILL) }) // when the stop did not
+	if !process.Kill(s.supervisorOf(t, ref)) {
+		t.Fatal("no supervisor")
+	}
+	e := s.until(t, ref, "the lock", func(e operation.JobEvidence) bool { return !e.Held })
+	if !slices.Contains(e.Survivors, left) || !e.GoesOn() {
+		t.Errorf("%d goes on, survivors are %v", left, e.Survivors)
+	}
+	s.stop(t, ref, "op-stop", "TERM", 50*time.Millisecond)
+	s.until(t, ref, "the end of what it left behind", func(e operation.JobEvidence) bool {
+		_, done, err := s.Stopped(t.Context(), ref, "op-stop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done && !e.GoesOn()
+	})
 }
 
 // TestFence: a supervisor that comes after the fence starts nothing, and nothing is fenced off that was started.

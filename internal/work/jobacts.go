@@ -254,7 +254,7 @@ func (p *stop) run(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !e.Held { // nothing of it lives
+	if !e.Held && !e.GoesOn() { // nothing of it lives
 		if l != nil {
 			if err := p.s.until(l.done); err != nil {
 				return nil, err

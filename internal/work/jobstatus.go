@@ -50,6 +50,7 @@ type jobShown struct {
 	Ended       string              `json:"ended_at,omitempty"`
 	Version     string              `json:"supervisor_version,omitempty"`
 	Descendants bool                `json:"descendants_alive"`
+	Survivors   []int               `json:"survivors,omitempty"` // of one whose supervisor was killed
 	Stdout      *streamShown        `json:"stdout,omitempty"`
 	Stderr      *streamShown        `json:"stderr,omitempty"`
 	Stdin       *operation.JobInput `json:"stdin,omitempty"`
@@ -178,7 +179,7 @@ func (s *Service) statusOf(ctx context.Context, j operation.Job, ask outputAsk) 
 		if err != nil {
 			return nil, err
 		}
-		shown.Version, shown.Descendants = e.Version, e.Exit != nil && e.Exit.Descendants
+		shown.Version, shown.Descendants, shown.Survivors = e.Version, e.GoesOn(), e.Survivors
 		if j.Command.Stdin == operation.StdinOpen {
 			in, err := s.cfg.Runner.Input(ctx, j.JobRef)
 			if err != nil {

@@ -268,7 +268,7 @@ func (p *pruning) stays(ctx context.Context, of slog.Attr, why error) {
 // idle says how much an attempt of a job has written, and that nothing of it lives.
 func (p *pruning) idle(ctx context.Context, ref operation.JobRef) (size int64, idle bool, err error) {
 	e, err := p.s.cfg.Runner.Look(ctx, ref)
-	if err != nil || e.Held {
+	if err != nil || e.Held || e.GoesOn() {
 		return 0, false, err
 	}
 	for _, stream := range []operation.Stream{operation.Stdout, operation.Stderr} {

@@ -220,7 +220,7 @@ func (s *Service) lingering(ctx context.Context, w workspace.Workspace, running 
 		if err != nil && fault.KindOf(err) != fault.NotFound {
 			return nil, err
 		}
-		if e.Exit != nil && e.Exit.Descendants {
+		if e.GoesOn() {
 			ids = append(ids, j.ID)
 		}
 	}

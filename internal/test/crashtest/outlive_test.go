@@ -161,6 +161,87 @@ func (w *worker) output(id, stream string) string {
 	}
 }
 
+// leaving is a command that leaves a process of a session of its own behind, and does not end.
+const leaving = `
+echo x >> starts
+setsid sh -c 'echo $$ > left; exec sleep 600' >/dev/null 2>&1 &
+until [ -s left ]; do sleep 0.01; done
+echo begun
+exec sleep 600
+`
+
+// TestDW59Survivors: DW-59 with the real binary. A command whose supervisor is killed is lost, with the output up to then and
+// without an exit code; nobody knows what it did outside, and it is not started again. What it left behind is told, keeps the
+// workspace, over a restart of the daemon, too, and is ended by stop_command.
+func TestDW59Survivors(t *testing.T) {
+	w := cut(t, "", append(script{"MCPX_RUNTIME_WORK=true"}, commands...), allowShell)
+	w.write("job.sh", leaving)
+	w.register()
+	handle, dir := w.workspace("create-1")
+	args := map[string]any{"handle": handle, "argv": []string{"sh", "job.sh"}}
+	var is struct {
+		job
+		Outside   string `json:"external_outcome"`
+		Alive     bool   `json:"descendants_alive"`
+		Survivors []int  `json:"survivors"`
+	}
+	if err := json.Unmarshal(w.do("start_command", "start-left-1", args, nil).Data, &is); err != nil || is.ID == "" {
+		t.Fatalf("%+v, %v", is, err)
+	}
+	id := is.ID
+	rig.Until(t, stepWithin, "it writes", func() bool { return w.output(id, "stdout") == "begun\n" })
+	number := func(path string, into any) {
+		t.Helper()
+		raw, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(raw, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var left int
+	number(filepath.Join(dir, "left"), &left)
+	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) }) // when stop_command did not
+	var record struct {
+		Supervisor struct {
+			Pid int `json:"pid"`
+		} `json:"supervisor"`
+	}
+	number(filepath.Join(w.g.Home, "state", "jobs", id+".1", "record"), &record)
+	if err := syscall.Kill(record.Supervisor.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.state(id)
+	for _, when := range []string{"at once", "after a restart"} {
+		rig.Until(t, stepWithin, "the command itself has ended", func() bool {
+			is.Survivors, is.Code = nil, nil
+			w.status(map[string]any{"job_id": id}, &is)
+			return len(is.Survivors) == 1
+		})
+		if is.State != "lost" || is.Reason != "supervisor_killed" || is.Code != nil || is.Outside != "unknown" || is.Stdout.Text != "begun\n" || !is.Alive || is.Survivors[0] != left {
+			t.Errorf("%s: %+v, left is %d", when, is, left)
+		}
+		if again := w.do("start_command", "start-left-1", args, nil); !again.OK || !again.Operation.Replayed {
+			t.Errorf("%s: the same call has %+v", when, again)
+		}
+		if raw, err := os.ReadFile(filepath.Join(dir, "starts")); err != nil || string(raw) != "x\n" {
+			t.Errorf("%s: it was started %q, %v", when, raw, err)
+		}
+		if gone := w.do("remove_agent_workspace", "retire-1", map[string]any{"handle": handle}, nil); gone.code() != "JOBS_RUNNING" {
+			t.Errorf("%s: removed: %+v", when, gone)
+		}
+		w.g.Kill()
+		w.g.Serve()
+	}
+	if ended := w.do("stop_command", "stop-left-1", map[string]any{"job_id": id}, nil); !ended.OK || rig.Alive(left) {
+		t.Errorf("stopped: %+v, alive %t", ended, rig.Alive(left))
+	}
+	if gone := w.do("remove_agent_workspace", "retire-1", map[string]any{"handle": handle}, nil); !gone.OK {
+		t.Errorf("in the end: %+v", gone)
+	}
+}
+
 // TestDW60Gate: DW-60. Whoever dies around the start of a command, it is started once at most, and what is told of it is so:
 // before the start is recorded it did not run, afterwards it is lost when its supervisor dies, and failed when its stub does.
 // What did not run is started once by the next try: the same call when the daemon died, a new one when the daemon has seen
