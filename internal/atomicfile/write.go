@@ -59,7 +59,20 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// Sweep removes the temporary files that a Write into dir left behind when its process was killed. Nobody else may write
+// Room reports why n bytes cannot be written into dir; what it writes to find out is gone again.
+func Room(dir string, n int) error {
+	f, err := os.CreateTemp(dir, ".room"+tempMark+"*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, n))
+	if err == nil {
+		err = f.Sync() // some file systems look for room only now
+	}
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// Sweep removes the temporary files that a Write or Room in dir left behind when its process was killed. Nobody else may write
 // there at the same time.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)

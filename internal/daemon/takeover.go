@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"mcpx/internal/api"
+	"mcpx/internal/atomicfile"
 	"mcpx/internal/crash"
 	"mcpx/internal/fault"
 	"mcpx/internal/process"
@@ -131,6 +132,10 @@ func fileOf(l net.Listener) (*os.File, error) {
 	return process.Duplicate(socket)
 }
 
+// startRoom is what the state directory must have room for when one daemon takes the place of another: the journal that is
+// written into the database when it closes, its next journal, names. On a disk that has filled up neither could start.
+const startRoom = 1 << 20
+
 // rehearse says why a daemon could not start in the place of the one whose listeners it has. It changes nothing, except
 // that it listens on a new address when the settings say so.
 func (c *Config) rehearse(ctx context.Context) error {
@@ -145,6 +150,10 @@ func (c *Config) rehearse(ctx context.Context) error {
 	}
 	if err := sqlite.Check(ctx, sqlite.Config{Path: c.Paths.Database(), Backups: backups(c.Paths), Now: c.Now}); err != nil {
 		return err
+	}
+	if err := atomicfile.Room(c.Paths.State, startRoom); err != nil {
+		return fault.New(fault.Unavailable, "state-unwritable").Saying("%s cannot be written", c.Paths.State).Because(err).
+			Hinting("check owner, mode and free space of the state directory").Retrying(fault.AfterFix)
 	}
 	if Serves(c.Take.TCP.Addr().String(), settings.ListenerAddress) {
 		return nil

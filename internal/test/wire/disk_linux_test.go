@@ -93,6 +93,17 @@ func fullDisk(t *testing.T) {
 		t.Logf("start of a server: %d %s", r.Code, r.Stderr)
 		says(t, r.Stderr, state, "free space")
 	}
+	// A daemon that could not come back does not make room for the next one.
+	if r := g.Run("daemon", "restart"); r.Code != 75 {
+		t.Errorf("the restart ended with %d: %s", r.Code, r.Stderr)
+	} else {
+		t.Logf("restart: %s", r.Stderr)
+		says(t, r.Stderr, state, "goes on as before", "free space")
+	}
+	if g.Ended() {
+		t.Fatal("the daemon has ended")
+	}
+	definite(t, late, tool("2", "pid", `{}`), slack, "answer")
 	repair()
 	if r := g.Run("server", "call", "fresh", "pid"); r.Code != 0 {
 		t.Errorf("after the repair: %s", r.Stderr)
