@@ -389,7 +389,7 @@ var credentialMove = Command{
 		if err != nil {
 			return err
 		}
-		out := api.Audit{Plans: []api.PlanRow{}}
+		out := api.Audit{Files: []converge.File{}, Entries: []converge.Finding{}, Counts: map[converge.Class]int{}, Plans: []api.PlanRow{}}
 		found := false
 		for _, f := range files.Files {
 			if f.Path != path && f.Real != path || f.State == converge.FileAbsent {
@@ -418,6 +418,9 @@ var credentialMove = Command{
 		allWait := first >= 0 && !slices.ContainsFunc(out.Plans, func(p api.PlanRow) bool { return !waiting(p) })
 		if allWait { // there is nothing to look at before
 			out.Next = append(slices.Clone(out.Plans[first].Needs), again)
+		}
+		if i := slices.IndexFunc(out.Plans, func(p api.PlanRow) bool { return !waiting(p) }); i >= 0 {
+			out.Next = []string{"mcpx plan show " + out.Plans[i].ID} // the audit may name a plan that is not about secrets
 		}
 		if err := e.Show(out, func(w io.Writer) {
 			if len(out.Plans) == 0 {
