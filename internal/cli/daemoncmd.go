@@ -194,12 +194,15 @@ func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, ende
 			return state, 0, err
 		}
 	}
-	if !children {
+	if !children && state == "stopped" {
 		return state, 0, nil
 	}
 	paths, err := e.Paths()
 	if err != nil {
 		return "", 0, err
+	}
+	if !children {
+		return state, 0, daemon.Silent(ctx, paths)
 	}
 	if state == "stopped" {
 		if _, err := os.Stat(paths.Owner()); err != nil {

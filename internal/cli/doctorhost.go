@@ -40,6 +40,9 @@ func (e *Env) hostFindings(ctx context.Context, paths api.Paths) []api.Finding {
 // settingsFindings tells whether the next start would refuse the settings, and who has the port while no daemon runs.
 func (e *Env) settingsFindings(paths api.Paths) []api.Finding {
 	settings, err := daemon.LoadSettings(paths.Settings(), e.Getenv)
+	if err == nil {
+		err = daemon.CheckHome(e.Getenv)
+	}
 	if err != nil {
 		f := fault.From(err)
 		return []api.Finding{{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -52,7 +51,7 @@ func Hub(file, name string) (gate.Hub, error) {
 
 // Hubs reads the rules for other hubs, by name.
 func Hubs(file string) ([]gate.Hub, error) {
-	data, err := os.ReadFile(file)
+	data, err := readPlain(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil

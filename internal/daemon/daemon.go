@@ -134,7 +134,7 @@ func (c Config) check() error {
 	case c.Getenv == nil || c.Now == nil || c.Log == nil:
 		return errors.New("daemon: Config.Getenv, Config.Now and Config.Log are required")
 	}
-	return nil
+	return CheckHome(c.Getenv)
 }
 
 func (d *Daemon) start(ctx context.Context) error {

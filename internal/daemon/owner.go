@@ -74,6 +74,18 @@ func (o owner) write(paths api.Paths) error {
 	return nil
 }
 
+// Silent tells of a daemon that has the lock of the home although nobody answers at its socket; nil: there is none.
+func Silent(ctx context.Context, paths api.Paths) error {
+	lock, err := own(ctx, paths, lockGrace)
+	if err == nil {
+		return lock.Release()
+	}
+	if f := fault.From(err); f.Code == "daemon-running" {
+		return f.Hinting("it does not answer: it is starting or ending, or it hangs. Try again, or end that process; its servers wait for the next daemon")
+	}
+	return nil
+}
+
 func heldBy(paths api.Paths) error {
 	f := fault.New(fault.Unavailable, "daemon-running").Saying("another daemon runs for %s", paths.State).
 		Hinting("use it, or stop it first with `mcpx daemon stop`")

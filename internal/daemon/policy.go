@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
@@ -44,7 +43,7 @@ type projectPolicyFile struct {
 // LoadPolicy reads what a person wrote down about plans, commands, files and tools. A file that does not exist is the policy that
 // forbids everything that needs a person, and adds nothing to the rules that are shipped.
 func LoadPolicy(path string) (Policies, error) {
-	data, err := os.ReadFile(path)
+	data, err := readPlain(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Policies{}, nil

@@ -34,6 +34,9 @@ type ProveConfig struct {
 
 // Prove tries what commands and edits of agents need. What it makes for that is gone afterwards.
 func Prove(ctx context.Context, c ProveConfig) []Ability {
+	if CheckHome(c.Getenv) != nil { // that is a finding of its own, too
+		return []Ability{}
+	}
 	settings, err := LoadSettings(c.Paths.Settings(), c.Getenv)
 	if err != nil { // that is a finding of its own
 		settings, _ = LoadSettings("", func(string) string { return "" })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"mcpx/internal/approval"
+	"mcpx/internal/atomicfile"
 	"mcpx/internal/catalog"
 	"mcpx/internal/fault"
 	"mcpx/internal/retention"
@@ -320,6 +322,16 @@ func trueOrFalse(text string) (bool, error) {
 // older are the values of variables of earlier systems that we write differently.
 var older = map[string]string{"1": "true", "0": "false"}
 
+// CheckHome refuses an environment without the home of the person: agents keep their files there, servers start there, and
+// what commands may not read is found by it.
+func CheckHome(getenv func(string) string) error {
+	if filepath.IsAbs(getenv("HOME")) {
+		return nil
+	}
+	return fault.New(fault.Invalid, "home-missing").Saying("HOME is not set to an absolute path").
+		Hinting("set it to your home directory; MCPX_HOME says only where mcpx keeps its own files")
+}
+
 // LoadSettings reads the settings: environment over file over default. A file that does not load is an error; a file
 // that does not exist is not.
 func LoadSettings(path string, getenv func(string) string) (Settings, error) {
@@ -415,9 +427,26 @@ func split(row Setting, text string) []string {
 // maxSettings bounds the settings file, in bytes; all settings together need less than 1 KiB.
 const maxSettings = 1 << 20
 
+// readPlain reads a file that says what mcpx does. It waits for no pipe and reads not much more than the bound.
+func readPlain(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: atomicfile.ErrIrregular}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSettings+1))
+}
+
 // readFile gives the values of the file by key.
 func readFile(path string) (map[string][]string, error) {
-	data, err := os.ReadFile(path)
+	data, err := readPlain(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
