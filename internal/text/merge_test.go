@@ -2,12 +2,14 @@ package text
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -229,12 +231,17 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// TestMergeRealHistories: DW-38. Every change of a file of this repository, taken back in the version after the next change:
-// what both merge has the same text.
+// TestMergeRealHistories: DW-38. Every change of the files of this repository that change most, taken back in the version after the next
+// change: what both merge has the same text, and hardly anything is merged here alone. MCPX_TEST_FULL makes it more files, and changes
+// that are further apart.
 func TestMergeRealHistories(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
 		t.Skip("skip: git is not installed")
+	}
+	files, spans := 8, 1
+	if os.Getenv("MCPX_TEST_FULL") != "" {
+		files, spans = 60, 4
 	}
 	run := func(args ...string) string {
 		out, err := exec.Command(git, append([]string{"-C", "../.."}, args...)...).Output()
@@ -243,31 +250,47 @@ func TestMergeRealHistories(t *testing.T) {
 		}
 		return string(out)
 	}
+	times := map[string]int{}
+	for name := range strings.Lines(run("log", "-n", "1000", "--diff-filter=AM", "--name-only", "--format=")) {
+		if name = strings.TrimSpace(name); strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".md") {
+			times[name]++
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(times), func(a, b string) int { return cmp.Or(times[b]-times[a], strings.Compare(a, b)) })
 	dir := t.TempDir()
-	clean, both, of := 0, 0, 0
-	for _, file := range []string{"README.md", "HACKING.md", "internal/cli/cli.go", "internal/daemon/daemon.go", "internal/gateway/gateway.go", "internal/work/catalogue.go", "Makefile"} {
-		commits := strings.Fields(run("log", "--format=%H", "-n", "60", "--", file))
+	clean, both, alone, of := 0, 0, 0, 0
+	for _, file := range names[:min(len(names), files)] {
+		commits := strings.Fields(run("log", "--diff-filter=AM", "--format=%H", "-n", "40", "--", file))
 		var versions []string // the newest one first
 		for _, c := range commits {
 			versions = append(versions, run("show", c+":"+file))
 		}
-		for i := 0; i+2 < len(versions); i++ {
-			h := history{base: versions[i+1], current: versions[i], proposed: versions[i+2]}
-			want, ok := gitMerge(t, git, dir, h)
-			m := merge(h.base, h.current, h.proposed)
-			if of++; ok {
-				both++
-			}
-			if m.Outcome != Clean {
-				continue
-			}
-			if clean++; ok && string(m.After.Raw()) != want {
-				t.Errorf("%s at %s: not the text of git", file, commits[i])
+		for span := 1; span <= spans; span++ {
+			for i := 0; i+2*span < len(versions); i++ {
+				h := history{base: versions[i+span], current: versions[i], proposed: versions[i+2*span]}
+				want, ok := gitMerge(t, git, dir, h)
+				m := merge(h.base, h.current, h.proposed)
+				if of++; ok {
+					both++
+				}
+				if m.Outcome != Clean {
+					continue
+				}
+				clean++
+				switch got := string(m.After.Raw()); {
+				case ok && got != want:
+					t.Errorf("%s at %s: not the text of git", file, commits[i])
+				case !ok:
+					alone++
+				}
 			}
 		}
 	}
 	if of == 0 {
 		t.Skip("skip: no history of this repository")
 	}
-	t.Logf("of %d histories %d merge, %d in git", of, clean, both)
+	t.Logf("of %d histories %d merge, %d in git, %d here alone", of, clean, both, alone)
+	if alone > both/100 {
+		t.Errorf("%d merges are clean in git, %d here alone", both, alone)
+	}
 }

@@ -323,6 +323,43 @@ func TestRebase(t *testing.T) {
 	}
 }
 
+// TestDW36InProgress: DW-36. A copy that takes longer than its caller waits is under way when that is answered, and goes on: the workspace
+// is open when operation_status says that it has ended, and the same call has its answer.
+func TestDW36InProgress(t *testing.T) {
+	s := newShop(t)
+	tool := s.tools["create_agent_workspace"]
+	begin, copied := tool.begin, make(chan struct{})
+	tool.wait = 1
+	tool.begin = func(ctx context.Context, s *Service, t *turn) (effect, error) {
+		e, err := begin(ctx, s, t)
+		if err != nil {
+			return nil, err
+		}
+		return meanwhile{e.(*creation), func() { <-copied }}, nil
+	}
+	create := func() operation.Answer {
+		return s.do(t, "create_agent_workspace", `"purpose":"much","mutable":["docs"],"operation_id":"create-01"`)
+	}
+	for range 2 { // the second one joins the first
+		a := create()
+		refused(t, a, operation.OperationInProgress, fault.AfterWait)
+		if a.Status != operation.OutcomeInProgress || len(a.Next) == 0 || a.Next[0].Tool != "operation_status" {
+			t.Errorf("%s, %+v", a.Status, a.Next)
+		}
+	}
+	if list := read[reconciled](t, s.do(t, "reconcile_project_state", `"limit":5`)); len(list.Workspaces) != 1 || list.Workspaces[0].State != workspace.Creating {
+		t.Errorf("meanwhile: %+v", list.Workspaces)
+	}
+	close(copied)
+	if a := s.do(t, "operation_status", `"operation_id":"create-01","wait_ms":20000`); !a.OK || !strings.Contains(string(a.Data), string(operation.Succeeded)) {
+		t.Errorf("its end: %s, %v", a.Data, a.Refusal)
+	}
+	again := create()
+	if w := read[openedWorkspace](t, again); !again.Operation.Replayed || s.row(t, w.ID).State != workspace.Open {
+		t.Errorf("%+v, %s", again.Operation, s.row(t, w.ID))
+	}
+}
+
 // TestDW36Canceled: DW-36, but for its size: the caller of a large copy leaves half-way. What was copied is in quarantine, no workspace is open, and
 // the scope is free for the next one, which is whole. MCPX_TEST_FULL makes it 200,000 files.
 func TestDW36Canceled(t *testing.T) {
