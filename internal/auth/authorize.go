@@ -36,7 +36,7 @@ const maxState = 2 << 10
 // asked for; a client that names none gets the tools that only read.
 func (a Ask) Check(c Client, resource string) ([]Scope, error) {
 	if !c.Redirect(a.Redirect) {
-		return nil, deny(InvalidRequest, "redirect_uri is none of those that the client registered")
+		return nil, deny(InvalidRequest, "redirect_uri is none of those that the client registered").as(AttemptRedirect)
 	}
 	scopes, err := a.check(resource)
 	if err != nil {
@@ -51,7 +51,7 @@ func (a Ask) check(resource string) ([]Scope, *Denial) {
 	case a.ResponseType != "code":
 		return nil, deny(UnsupportedResponseType, "response_type is code")
 	case a.Method != "S256" || !challengeFormed(a.Challenge):
-		return nil, deny(InvalidRequest, "code_challenge of the method S256 is required (RFC 7636)")
+		return nil, deny(InvalidRequest, "code_challenge of the method S256 is required (RFC 7636)").as(AttemptPKCE)
 	case len(a.State) > maxState:
 		return nil, deny(InvalidRequest, "state has more than %d bytes", maxState)
 	}
@@ -66,7 +66,7 @@ func (a Ask) check(resource string) ([]Scope, *Denial) {
 func CheckResource(asked []string, resource string) *Denial {
 	for _, one := range asked {
 		if strings.TrimSuffix(one, "/") != resource {
-			return deny(InvalidTarget, "the resource that is served here is %s", resource)
+			return deny(InvalidTarget, "the resource that is served here is %s", resource).as(AttemptAudience)
 		}
 	}
 	return nil

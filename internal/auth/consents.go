@@ -25,7 +25,7 @@ const (
 const (
 	// maxConsents bounds the open questions: anybody who reaches the listener can ask. One makes room.
 	maxConsents = 256
-	// maxTries bounds what may be typed for one question: of a billion codes.
+	// maxTries bounds what may be typed for one question: of a million million codes.
 	maxTries = 5
 	// maxCodes bounds the authorization codes that are kept, used ones included; there is one for each yes of a person.
 	maxCodes = 256
@@ -283,7 +283,7 @@ func (s *Consents) ofLocked(name, cookie string, now time.Time) (*Consent, error
 	s.sweepLocked(now)
 	q := s.waiting[name]
 	if q == nil || subtle.ConstantTimeCompare([]byte(q.browser), []byte(digestOf(cookie))) != 1 {
-		return nil, deny(InvalidRequest, "this question is not open any more: begin again in your client")
+		return nil, deny(InvalidRequest, "this question is not open any more: begin again in your client").as(AttemptForged)
 	}
 	return q, nil
 }
@@ -311,7 +311,7 @@ func (s *Consents) Answer(in Typed, delegation string, now time.Time, random io.
 	}
 	q = *one
 	if !hmac.Equal([]byte(in.Mark), []byte(Mark(in.Consent, in.Cookie))) {
-		return q, "", deny(InvalidRequest, "the form was not made for this page: load it again")
+		return q, "", deny(InvalidRequest, "the form was not made for this page: load it again").as(AttemptForged)
 	}
 	if in.Refuse {
 		delete(s.waiting, q.ID)
@@ -321,12 +321,12 @@ func (s *Consents) Answer(in Typed, delegation string, now time.Time, random io.
 	}
 	if one.tries++; one.tries > maxTries {
 		delete(s.waiting, q.ID)
-		no := deny(AccessDenied, "too many codes were tried")
+		no := deny(AccessDenied, "too many codes were tried").as(AttemptGuess)
 		no.Open = true
 		return q, "", no
 	}
 	if one.spoken == "" || subtle.ConstantTimeCompare([]byte(one.spoken), []byte(digestOf(spelled(in.Code)))) != 1 {
-		return q, "", deny(AccessDenied, "this is not the code; %d of %d tries are left", maxTries-one.tries, maxTries)
+		return q, "", deny(AccessDenied, "this is not the code; %d of %d tries are left", maxTries-one.tries, maxTries).as(AttemptGuess)
 	}
 	delete(s.waiting, q.ID)
 	if len(s.codes) >= maxCodes {
@@ -344,11 +344,12 @@ type Redemption struct {
 	Verifier string
 }
 
-// ReplayedCode is the error for a code that was used already: what it gave is in two hands (OAuth 2.1 section 4.1.2).
-type ReplayedCode struct{ Delegation string }
+// Replayed is the error for a code or a refresh token that comes again: two hold what counts once, and one of them has stolen
+// it (OAuth 2.1 sections 4.1.2 and 4.3.1). The delegation ends.
+type Replayed struct{ Delegation string }
 
-func (e *ReplayedCode) Error() string {
-	return fmt.Sprintf("%s: the code of %s was used already", InvalidGrant, e.Delegation)
+func (e *Replayed) Error() string {
+	return fmt.Sprintf("%s: what %s was given for was used already", InvalidGrant, e.Delegation)
 }
 
 // Redeem takes an authorization code. A code counts once, whether what came with it was right or not.
@@ -361,7 +362,7 @@ func (s *Consents) Redeem(in Redemption, now time.Time) (Issued, error) {
 		return Issued{}, deny(InvalidGrant, "the code is not known")
 	case i.used:
 		i.replayed = true
-		return Issued{}, &ReplayedCode{i.Delegation}
+		return Issued{}, &Replayed{i.Delegation}
 	}
 	i.used = true
 	switch {
@@ -370,9 +371,9 @@ func (s *Consents) Redeem(in Redemption, now time.Time) (Issued, error) {
 	case i.Client.ID != in.Client:
 		return Issued{}, deny(InvalidGrant, "the code is of another client")
 	case in.Redirect != "" && in.Redirect != i.Redirect:
-		return Issued{}, deny(InvalidGrant, "redirect_uri is another one than that of the request")
+		return Issued{}, deny(InvalidGrant, "redirect_uri is another one than that of the request").as(AttemptRedirect)
 	case !verifies(in.Verifier, i.challenge):
-		return Issued{}, deny(InvalidGrant, "code_verifier does not fit code_challenge")
+		return Issued{}, deny(InvalidGrant, "code_verifier does not fit code_challenge").as(AttemptPKCE)
 	}
 	return *i, nil
 }

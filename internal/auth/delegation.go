@@ -93,12 +93,6 @@ func Open(i Issued, resource string, random io.Reader, now time.Time) (Delegatio
 	return d, p, err
 }
 
-// Reused is the error for a refresh token that was exchanged before: two hold it, and one of them has stolen it (OAuth 2.1
-// section 4.3.1). The delegation ends.
-type Reused struct{ Delegation string }
-
-func (e *Reused) Error() string { return string(InvalidGrant) + ": the refresh token was used before" }
-
 // Refresh exchanges a refresh token for new ones (OAuth 2.1 section 4.3). resource is what is served now, spent the record of
 // the token from now on.
 func Refresh(d Delegation, t DelegationToken, client, resource string, random io.Reader, now time.Time) (after Delegation, spent DelegationToken, p Pair, err error) {
@@ -112,7 +106,7 @@ func Refresh(d Delegation, t DelegationToken, client, resource string, random io
 	case d.At(now) != Live || !now.Before(t.Expires):
 		err = deny(InvalidGrant, "the access is %s: ask the person again", d.At(now))
 	case !t.Spent.IsZero():
-		err = &Reused{d.ID}
+		err = &Replayed{d.ID}
 	}
 	if err != nil {
 		return d, t, Pair{}, err

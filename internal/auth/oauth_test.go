@@ -185,7 +185,7 @@ func TestConsent(t *testing.T) {
 		t.Fatalf("%+v, %v", i, err)
 	}
 	_, err = s.Redeem(redeem, moment)
-	if again, ok := errors.AsType[*ReplayedCode](err); !ok || again.Delegation != "dg_1" {
+	if again, ok := errors.AsType[*Replayed](err); !ok || again.Delegation != "dg_1" {
 		t.Errorf("a code that was used: %v", err)
 	}
 	for name, change := range map[string]func(*Redemption) time.Time{
@@ -333,7 +333,7 @@ func TestDelegation(t *testing.T) {
 	if err != nil || spent.Spent.IsZero() || next.Refresh == pair.Refresh || after.Expires.Sub(d.Expires) != time.Hour {
 		t.Fatal(after, spent, err)
 	}
-	if _, _, _, err := Refresh(after, spent, d.ClientID, here, rand.Reader, moment); !errors.As(err, new(*Reused)) {
+	if _, _, _, err := Refresh(after, spent, d.ClientID, here, rand.Reader, moment); !errors.As(err, new(*Replayed)) {
 		t.Errorf("again: %v", err)
 	}
 	ended, ok := d.Revoke("why", moment)
@@ -391,6 +391,8 @@ func TestRemoteChecked(t *testing.T) {
 		"a slash":          func(r *Remote) { r.URL += "/" },
 		"a query":          func(r *Remote) { r.URL += "?" },
 		"capitals":         func(r *Remote) { r.URL = "https://MCP.example.org" },
+		"a usual port":     func(r *Remote) { r.URL += ":443" },
+		"an empty port":    func(r *Remote) { r.URL += ":" },
 		"a user":           func(r *Remote) { r.URL = "https://u@mcp.example.org" },
 		"an open network":  func(r *Remote) { r.Address = "0.0.0.0:9090" },
 		"no port":          func(r *Remote) { r.Address = "127.0.0.1" },
@@ -436,6 +438,7 @@ func TestOutside(t *testing.T) {
 	for _, text := range []string{
 		"127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1", "192.0.0.192",
 		"::1", "::", "fe80::1", "fd00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:db8::1",
+		"::7f00:1", "64:ff9b:1::7f00:1", "fec0::1", "100::1", "5f00::1", "3fff::1",
 	} {
 		if Outside(netip.MustParseAddr(text)) {
 			t.Errorf("%s is let through", text)

@@ -47,6 +47,8 @@ func (r Remote) Check() error {
 		return bad("the URL %q is not a scheme and a host alone", r.URL)
 	case u.Scheme != "https" && (u.Scheme != "http" || !loopbackHost(u.Hostname())):
 		return bad("the URL %q is not https: codes and tokens would be readable on the way", r.URL)
+	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80", strings.HasSuffix(u.Host, ":"):
+		return bad("the URL %q names the port of its scheme, which clients leave out: leave it out, too", r.URL)
 	case r.URL != strings.ToLower(r.URL):
 		return bad("the URL %q has capitals: clients compare it letter by letter", r.URL)
 	case (r.Certificate == "") != (r.Key == ""):

@@ -21,6 +21,9 @@ import (
 // channelRemote is the channel of what comes from other machines.
 const channelRemote = "remote"
 
+// replayedCode is the refusal of an authorization code that comes again.
+const replayedCode = "remote-code-replayed"
+
 // fromRemote says in events that something came from another machine.
 func fromRemote(ctx context.Context) context.Context {
 	return api.CalledBy(ctx, api.Caller{Channel: channelRemote})
@@ -31,10 +34,19 @@ func remoteGone() error {
 	return &auth.Denial{Code: auth.TemporarilyUnavailable, Text: "remote access is off"}
 }
 
-// refuseRemote tells of somebody who was refused, and gives the refusal back.
+// refuseRemote tells of somebody who was refused, by what that may have been an attempt at, else by code, and gives the
+// refusal back.
 func (c *Control) refuseRemote(ctx context.Context, code string, refs event.Refs, err error) error {
+	if d, ok := errors.AsType[*auth.Denial](err); ok && d.Attempt != "" {
+		code = "remote-" + string(d.Attempt)
+	}
 	c.denied(fromRemote(ctx), event.RemoteRefused, refs, err.Error(), fault.New(fault.Denied, code).Saying("%s", err))
 	return err
+}
+
+// Refused tells of a request that was refused at the listener, and gives the refusal back.
+func (c *Control) Refused(ctx context.Context, d *auth.Denial) error {
+	return c.refuseRemote(ctx, "remote-request-invalid", nil, d)
 }
 
 // RegisterClient gives a client its id (RFC 7591). Nothing is kept.
@@ -62,7 +74,11 @@ func (c *Control) AskConsent(ctx context.Context, a auth.Ask) (q auth.Consent, c
 	}
 	client, err := c.client(ctx, a.Client)
 	if err != nil {
-		return q, "", c.refuseRemote(ctx, "remote-client-unknown", nil, err)
+		code := "remote-client-unknown"
+		if auth.IsDocument(a.Client) {
+			code = "remote-document-refused"
+		}
+		return q, "", c.refuseRemote(ctx, code, nil, err)
 	}
 	scopes, err := a.Check(client, now.Resource())
 	if err != nil {
@@ -82,7 +98,11 @@ func (c *Control) AnswerConsent(ctx context.Context, in auth.Typed) (q auth.Cons
 		return q, "", remoteGone()
 	}
 	q, code, err = c.remote.consents.Answer(in, c.cfg.IDs.New(id.Delegation), c.cfg.Now(), c.cfg.Random)
-	if err != nil && !in.Refuse {
+	d, denial := errors.AsType[*auth.Denial](err)
+	switch {
+	case denial && d.Open && in.Refuse: // the no of the person stands whether it can be told or not
+		_ = c.tellDenied(fromRemote(ctx), q)
+	case err != nil:
 		err = c.refuseRemote(ctx, "remote-code-refused", nil, err)
 	}
 	return q, code, err
@@ -95,11 +115,11 @@ func (c *Control) RedeemCode(ctx context.Context, in auth.Redemption, resources 
 		return auth.Delegation{}, auth.Pair{}, remoteGone()
 	}
 	if err := auth.CheckResource(resources, now.Resource()); err != nil {
-		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-resource-wrong", nil, err)
+		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-audience-wrong", nil, err)
 	}
 	issued, err := c.remote.consents.Redeem(in, c.cfg.Now())
-	if again, ok := errors.AsType[*auth.ReplayedCode](err); ok {
-		return auth.Delegation{}, auth.Pair{}, c.stolen(ctx, again.Delegation, "its code was used twice")
+	if again, ok := errors.AsType[*auth.Replayed](err); ok {
+		return auth.Delegation{}, auth.Pair{}, c.stolen(ctx, again.Delegation, replayedCode, "its code was used twice")
 	}
 	if err != nil {
 		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-code-refused", nil, err)
@@ -118,7 +138,7 @@ func (c *Control) RedeemCode(ctx context.Context, in auth.Redemption, resources 
 		return c.tell(fromRemote(ctx), tx, event.RemoteAccessGiven, event.Refs{event.RefToken: d.ID}, d.Client+" has access", c.clientView(d))
 	})
 	if err == nil && c.remote.consents.Replayed(in.Code) { // by somebody who looked before this was written
-		err = c.stolen(ctx, d.ID, "its code was used twice")
+		err = c.stolen(ctx, d.ID, replayedCode, "its code was used twice")
 	}
 	if err != nil {
 		return auth.Delegation{}, auth.Pair{}, err
@@ -140,7 +160,7 @@ func (c *Control) keepPair(ctx context.Context, tx store.Tx, d auth.Delegation, 
 }
 
 // stolen ends a delegation of which two hold the same thing.
-func (c *Control) stolen(ctx context.Context, delegation, why string) error {
+func (c *Control) stolen(ctx context.Context, delegation, code, why string) error {
 	err := c.cfg.DB.Change(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		d, err := tx.DelegationByID(ctx, auth.DelegationByID{ID: delegation})
 		if fault.KindOf(err) == fault.NotFound {
@@ -155,7 +175,7 @@ func (c *Control) stolen(ctx context.Context, delegation, why string) error {
 	if err != nil {
 		return err
 	}
-	return c.refuseRemote(ctx, "remote-replayed", event.Refs{event.RefToken: delegation}, &auth.Denial{Code: auth.InvalidGrant, Text: why})
+	return c.refuseRemote(ctx, code, event.Refs{event.RefToken: delegation}, &auth.Denial{Code: auth.InvalidGrant, Text: why})
 }
 
 // RefreshAccess exchanges a refresh token for new tokens. One that comes again ends the access that it belongs to.
@@ -165,7 +185,7 @@ func (c *Control) RefreshAccess(ctx context.Context, token, client string, resou
 		return auth.Delegation{}, auth.Pair{}, remoteGone()
 	}
 	if err := auth.CheckResource(resources, now.Resource()); err != nil {
-		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-resource-wrong", nil, err)
+		return auth.Delegation{}, auth.Pair{}, c.refuseRemote(ctx, "remote-audience-wrong", nil, err)
 	}
 	var (
 		d    auth.Delegation
@@ -185,8 +205,8 @@ func (c *Control) RefreshAccess(ctx context.Context, token, client string, resou
 		}
 		return c.keepPair(ctx, tx, d, pair)
 	})
-	if again, ok := errors.AsType[*auth.Reused](err); ok {
-		return auth.Delegation{}, auth.Pair{}, c.stolen(ctx, again.Delegation, "its refresh token was used twice")
+	if again, ok := errors.AsType[*auth.Replayed](err); ok {
+		return auth.Delegation{}, auth.Pair{}, c.stolen(ctx, again.Delegation, "remote-refresh-replayed", "its refresh token was used twice")
 	}
 	if _, denial := errors.AsType[*auth.Denial](err); denial {
 		err = c.refuseRemote(ctx, "remote-refresh-refused", nil, err)

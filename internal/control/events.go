@@ -16,6 +16,7 @@ func (c *Control) Events(ctx context.Context, in api.EventsQuery, emit func(even
 	if err := c.allow(ctx, "audit.list"); err != nil {
 		return err
 	}
+	c.FlushRefusals()
 	if in.Project != "" {
 		err := c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 			in.Project, err = projectID(ctx, r, in.Project)

@@ -282,10 +282,14 @@ func (c *Control) DenyRemote(ctx context.Context, in api.RemoteRequestRef) (api.
 	if err != nil {
 		return api.RemoteDecision{}, err
 	}
-	err = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+	return api.RemoteDecision{State: "denied", Request: requestView(q), Operation: api.OperationOf(ctx)}, c.tellDenied(ctx, q)
+}
+
+// tellDenied records the no of a person.
+func (c *Control) tellDenied(ctx context.Context, q auth.Consent) error {
+	return c.cfg.DB.Change(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		return c.tell(ctx, tx, event.RemoteDenied, nil, "no to the request "+q.ID+" of "+q.Client.Name, requestView(q))
 	})
-	return api.RemoteDecision{State: "denied", Request: requestView(q), Operation: api.OperationOf(ctx)}, err
 }
 
 // RemoteClients lists clients that have access.

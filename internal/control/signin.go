@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,7 @@ func (c *Control) LogIn(ctx context.Context, in api.LogIn, emit func(api.LogInSt
 		return emit(api.LogInStep{State: api.LogInWaiting, Server: s.Name, URL: address, Until: until, Operation: api.OperationOf(ctx)})
 	})
 	if err != nil {
+		c.signInFailed(ctx, s.Server, err)
 		return err
 	}
 	out := api.LogInStep{State: api.LogInNotNeeded, Server: s.Name, Operation: api.OperationOf(ctx)}
@@ -81,6 +83,18 @@ func (c *Control) LogIn(ctx context.Context, in api.LogIn, emit func(api.LogInSt
 	}
 	c.forgive(s)
 	return emit(out)
+}
+
+// signInFailed records why nobody was signed in: a server, or its authorization server, may have tried something.
+func (c *Control) signInFailed(ctx context.Context, s catalog.Server, why error) {
+	if slices.Contains([]fault.Kind{fault.Invalid, fault.Busy, fault.Canceled}, fault.KindOf(why)) {
+		return // it is about who asked
+	}
+	text := fault.From(why).Message
+	err := c.tellSignIn(context.WithoutCancel(ctx), event.ServerSignInFailed, s, auth.SignIn{Text: text}, "nobody was signed in at "+s.Name+": "+text)
+	if err != nil {
+		c.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "failure of a sign-in not recorded", slog.String(key.Server, s.Name), slog.Any(key.Cause, err))
+	}
 }
 
 // forgive lets the next call of a server try at once. What runs goes on: tokens are looked up for each request.

@@ -100,6 +100,12 @@ func TestLogIn(t *testing.T) {
 	if err := login("notes"); fault.From(err).Code != "sign-in-refused" {
 		t.Errorf("a refusal: %v", err)
 	}
+	for _, own := range []fault.Kind{fault.Invalid, fault.Busy, fault.Canceled} { // no event: the server has done nothing
+		b.signIns.err = fault.New(own, "own").Saying("no")
+		if err := login("notes"); fault.From(err).Code != "own" {
+			t.Errorf("%s: %v", own, err)
+		}
+	}
 
 	if out, err := b.LogOut(ctx, api.ServerRef{Name: "notes"}); err != nil || out.State != "signed_out" || out.Already {
 		t.Errorf("logout: %+v, %v", out, err)
@@ -118,7 +124,7 @@ func TestLogIn(t *testing.T) {
 		kinds = append(kinds, e.Kind)
 		return nil
 	})
-	want := []event.Kind{event.ServerSignedIn, event.ServerSignedIn, event.ServerSignedOut, event.ServerSignedOut, event.ServerSignInEnded}
+	want := []event.Kind{event.ServerSignedIn, event.ServerSignedIn, event.ServerSignInFailed, event.ServerSignedOut, event.ServerSignedOut, event.ServerSignInEnded}
 	if err != nil || len(kinds) != len(want) {
 		t.Fatalf("events %v, want %v, %v", kinds, want, err)
 	}

@@ -52,6 +52,7 @@ type tokens struct {
 type refusals struct {
 	told  time.Time
 	since int
+	tell  func(count int) // of the last one
 }
 
 // Bounds of what is written about the use of tokens.
@@ -175,6 +176,7 @@ func (c *Control) UserDenied(ctx context.Context) {
 
 // denied tells of a refusal, at most once in refusedEvery for each code.
 func (c *Control) denied(ctx context.Context, kind event.Kind, refs event.Refs, text string, why *fault.Error) {
+	ctx = context.WithoutCancel(ctx) // whoever was refused may be gone
 	now := c.cfg.Now()
 	c.tokens.mu.Lock()
 	r := c.tokens.refused[why.Code]
@@ -183,23 +185,42 @@ func (c *Control) denied(ctx context.Context, kind event.Kind, refs event.Refs, 
 		c.tokens.refused[why.Code] = r
 	}
 	r.since++
-	count := r.since
-	tell := now.Sub(r.told) >= refusedEvery
-	if tell {
+	r.tell = func(count int) {
+		// The refusal stands whether it can be told or not.
+		_ = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+			return c.tell(ctx, tx, kind, refs, text, struct {
+				refusal
+				Count int `json:"count"` // since the last event of this code
+			}{refusalOf(why), count})
+		})
+	}
+	tell, count := r.tell, r.since
+	due := now.Sub(r.told) >= refusedEvery
+	if due {
 		r.told, r.since = now, 0
 	}
 	c.tokens.mu.Unlock()
-	if !tell {
-		return
+	if due {
+		tell(count)
 	}
-	// The refusal stands whether it can be told or not, and whoever was refused may be gone.
-	ctx = context.WithoutCancel(ctx)
-	_ = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
-		return c.tell(ctx, tx, kind, refs, text, struct {
-			refusal
-			Count int `json:"count"` // since the last event of this code
-		}{refusalOf(why), count})
-	})
+}
+
+// FlushRefusals tells of the refusals that were not told yet: who looks, and who looks when this daemon is gone, finds them.
+func (c *Control) FlushRefusals() {
+	now := c.cfg.Now()
+	c.tokens.mu.Lock()
+	var tell []func()
+	for _, r := range c.tokens.refused {
+		if r.since > 0 {
+			last, count := r.tell, r.since
+			tell = append(tell, func() { last(count) })
+			r.told, r.since = now, 0
+		}
+	}
+	c.tokens.mu.Unlock()
+	for _, one := range tell {
+		one()
+	}
 }
 
 // FlushTokens writes when tokens were last used.

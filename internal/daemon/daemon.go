@@ -525,6 +525,7 @@ func (d *Daemon) release(ctx context.Context, children bool) error {
 	closing.Wait()
 	late.Stop()
 	if d.control != nil {
+		d.control.FlushRefusals()
 		errs = append(errs, d.control.FlushTokens(ctx))
 	}
 	d.heads.stop(ctx)

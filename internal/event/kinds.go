@@ -61,9 +61,10 @@ const (
 	AuthOriginDenied Kind = "auth.origin_denied"
 	AuthUserDenied   Kind = "auth.user_denied"
 
-	ServerSignedIn    Kind = "server.signed_in"
-	ServerSignedOut   Kind = "server.signed_out"
-	ServerSignInEnded Kind = "server.sign_in_ended"
+	ServerSignedIn     Kind = "server.signed_in"
+	ServerSignedOut    Kind = "server.signed_out"
+	ServerSignInFailed Kind = "server.sign_in_failed"
+	ServerSignInEnded  Kind = "server.sign_in_ended"
 
 	RemoteOn            Kind = "remote.on"
 	RemoteOff           Kind = "remote.off"
@@ -219,9 +220,10 @@ var Kinds = map[Kind]string{
 	AuthOriginDenied: "A web page of another origin was refused.",
 	AuthUserDenied:   "Another user of the machine was refused.",
 
-	ServerSignedIn:    "mcpx is signed in at a server behind a URL; the event never holds a token.",
-	ServerSignedOut:   "The sign-in at a server was forgotten, because somebody wanted that or the server was removed.",
-	ServerSignInEnded: "The sign-in at a server counts no more: its tokens cannot be renewed, or the server does not take them.",
+	ServerSignedIn:     "mcpx is signed in at a server behind a URL; the event never holds a token.",
+	ServerSignedOut:    "The sign-in at a server was forgotten, because somebody wanted that or the server was removed.",
+	ServerSignInFailed: "Nobody was signed in at a server: what it or its authorization server said was refused, or nobody said yes.",
+	ServerSignInEnded:  "The sign-in at a server counts no more: its tokens cannot be renewed, or the server does not take them.",
 
 	RemoteOn:            "Clients on other machines can ask for access.",
 	RemoteOff:           "No client on another machine has access any more.",

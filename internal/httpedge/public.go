@@ -32,6 +32,8 @@ type Authority interface {
 	EndAccess(ctx context.Context, token string) error
 	// AdmitRemote fails with Unauthenticated for a token that opens nothing.
 	AdmitRemote(ctx context.Context, token string) (auth.Delegation, error)
+	// Refused tells of a request that nobody else was asked about, and gives the refusal back.
+	Refused(ctx context.Context, d *auth.Denial) error
 	// TokenInAddress is the Unauthenticated for a client that put its token into an address.
 	TokenInAddress(ctx context.Context) error
 }
@@ -164,10 +166,10 @@ func (p *Public) mcp(w http.ResponseWriter, r *http.Request) {
 		err error
 	)
 	switch {
+	case r.URL.Query().Has("access_token"): // also beside one in the header (RFC 6750 section 2)
+		err = p.cfg.Authority.TokenInAddress(r.Context())
 	case ok:
 		d, err = p.cfg.Authority.AdmitRemote(r.Context(), bearer)
-	case r.URL.Query().Has("access_token"):
-		err = p.cfg.Authority.TokenInAddress(r.Context())
 	}
 	switch {
 	case ok && err == nil:
@@ -239,7 +241,7 @@ type registration struct {
 func (p *Public) register(w http.ResponseWriter, r *http.Request) {
 	var in registration
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm)).Decode(&in); err != nil {
-		p.fail(w, r, &auth.Denial{Code: auth.InvalidMetadata, Text: "the body is no JSON of at most 16 KB"})
+		p.fail(w, r, p.cfg.Authority.Refused(r.Context(), &auth.Denial{Code: auth.InvalidMetadata, Text: "the body is no JSON of at most 16 KB"}))
 		return
 	}
 	c, err := p.cfg.Authority.RegisterClient(r.Context(), in.Name, in.Redirects)
@@ -263,27 +265,33 @@ func within(w http.ResponseWriter, d time.Duration) {
 func (p *Public) form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "application/x-www-form-urlencoded" {
-		return nil, &auth.Denial{Code: auth.InvalidRequest, Text: "the body is a form"}
+		return nil, p.invalid(r, "the body is no form")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm))
 	if err != nil {
-		return nil, &auth.Denial{Code: auth.InvalidRequest, Text: "the form has more than 16 KB, or ended early"}
+		return nil, p.invalid(r, "the form has more than 16 KB, or ended early")
 	}
-	form, err := url.ParseQuery(string(body))
-	if err != nil {
-		return nil, &auth.Denial{Code: auth.InvalidRequest, Text: "the form cannot be read"}
-	}
-	return form, once(form)
+	return p.parameters(r, string(body))
 }
 
-// once refuses a parameter that is there twice (RFC 6749 section 3.1), but for resource, of which there may be several.
-func once(form url.Values) error {
-	for name, values := range form {
+// parameters reads what a form or the query of an address says. A parameter that is there twice is refused (RFC 6749 section
+// 3.1), but for resource, of which there may be several.
+func (p *Public) parameters(r *http.Request, text string) (url.Values, error) {
+	all, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, p.invalid(r, "the parameters cannot be read")
+	}
+	for name, values := range all {
 		if len(values) > 1 && name != "resource" {
-			return &auth.Denial{Code: auth.InvalidRequest, Text: "a parameter is there more than once"}
+			return nil, p.invalid(r, "a parameter is there more than once")
 		}
 	}
-	return nil
+	return all, nil
+}
+
+// invalid refuses a request that cannot be understood.
+func (p *Public) invalid(r *http.Request, text string) error {
+	return p.cfg.Authority.Refused(r.Context(), &auth.Denial{Code: auth.InvalidRequest, Text: text})
 }
 
 // tokenAnswer is RFC 6749 section 5.1.

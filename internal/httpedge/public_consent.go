@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"mcpx/internal/auth"
@@ -39,14 +40,18 @@ var wants = map[auth.Scope]string{
 	auth.RuntimeUse:  "change files of your projects and run commands there, as far as your policy lets agents, and with your approval where they need it",
 }
 
+// frames are the destinations of a request for a page in another page (Fetch Metadata).
+var frames = []string{"iframe", "frame", "embed", "object", "fencedframe"}
+
 // ask shows the page for an authorization request.
 func (p *Public) ask(w http.ResponseWriter, r *http.Request) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err == nil {
-		err = once(query)
-	} else {
-		err = &auth.Denial{Code: auth.InvalidRequest, Text: "the address cannot be read"}
+	// A browser shows our page in no frame; one that says what it wants the page for opens no question either.
+	if slices.Contains(frames, r.Header.Get("Sec-Fetch-Dest")) {
+		err := p.cfg.Authority.Refused(r.Context(), &auth.Denial{Code: auth.InvalidRequest, Text: "this page stands in no other page", Attempt: auth.AttemptFramed})
+		p.show(w, r, http.StatusForbidden, consentView{Problem: problemText(err)})
+		return
 	}
+	query, err := p.parameters(r, r.URL.RawQuery)
 	if err != nil {
 		p.show(w, r, http.StatusBadRequest, consentView{Problem: problemText(err)})
 		return
@@ -198,7 +203,8 @@ func formTarget(redirect string) string {
 	if err != nil || strings.ContainsAny(u.Host, " ;,'\"") {
 		return ""
 	}
-	if u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+	// A policy cannot name a host that is an IPv6 address.
+	if u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.HasPrefix(u.Host, "[") {
 		return " " + u.Scheme + ":"
 	}
 	return " " + u.Scheme + "://" + u.Host

@@ -23,7 +23,7 @@ import (
 )
 
 // TestSignInAttacks: what a server, its authorization server, or a page in the browser can try when mcpx signs in. Each is
-// refused with exit code 7, no code or verifier goes anywhere, and nobody is signed in.
+// refused with exit code 7 and recorded, no code or verifier goes anywhere, and nobody is signed in.
 func TestSignInAttacks(t *testing.T) {
 	g := rig.Start(t)
 	var strangers atomic.Int64
@@ -113,6 +113,9 @@ func TestSignInAttacks(t *testing.T) {
 			if n := i.count("/token"); n != c.tokens {
 				t.Errorf("%d requests at the token endpoint, want %d", n, c.tokens)
 			}
+			if out := g.Must("audit", "list", "--kind", "server.sign_in_failed"); !strings.Contains(out, "nobody was signed in at "+server+": ") || !strings.Contains(out, c.says) {
+				t.Errorf("it is not recorded that %s:\n%s", c.says, out)
+			}
 			if out := g.Must("server", "show", server); strings.Contains(out, "signed in") {
 				t.Errorf("somebody is signed in:\n%s", out)
 			}
@@ -121,7 +124,7 @@ func TestSignInAttacks(t *testing.T) {
 	if n := strangers.Load(); n != 0 {
 		t.Errorf("%d requests reached a stranger", n)
 	}
-	if out := g.Must("audit", "list", "--kind", "server", "--json"); strings.Contains(out, "signed_in") {
+	if out := g.Must("audit", "list", "--kind", "server", "--json"); strings.Contains(out, "server.signed_in") {
 		t.Errorf("a sign-in was recorded:\n%s", out)
 	}
 }
