@@ -439,7 +439,7 @@ func weak(o tree.Outcome) string {
 func notApplied(o tree.Outcome) error {
 	switch o.State {
 	case tree.Contested:
-		return operation.Refuse(operation.Contested, "somebody else changed files of this batch at the same moment; nothing of theirs is lost").
+		return operation.Refuse(operation.Contested, "somebody else changed files of this batch at the same moment; nothing of theirs is lost, and every path that is not named is as it was before").
 			Retrying(fault.Never).Ending(operation.OutcomeUnclear).With("paths", o.Exceptions)
 	case tree.Unchanged:
 		if o.Cause != nil {

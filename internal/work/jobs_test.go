@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -417,9 +418,14 @@ func TestStopCommand(t *testing.T) {
 	refused(t, b.run(t, "stop_command", fmt.Sprintf(`"job_id":%q,"signal":"STOP"`, job)), operation.ArgumentInvalid, fault.AfterFix)
 }
 
-// TestQueueOfJobs is DW-64: many starts at once, a restart in the middle, never more than the limit, each once.
+// TestQueueOfJobs is DW-64: many starts at once, 200 with MCPX_TEST_FULL, a restart in the middle; never more than the limit, each once,
+// and nobody overtakes.
 func TestQueueOfJobs(t *testing.T) {
-	const n, limit = 60, 4
+	const limit = 4
+	n := 60
+	if os.Getenv("MCPX_TEST_FULL") != "" {
+		n = 200
+	}
 	b := newBench(t)
 	b.jobs = limit
 	b.restart(t)
@@ -454,6 +460,30 @@ func TestQueueOfJobs(t *testing.T) {
 	order, err := os.ReadFile(filepath.Join(b.root, "order"))
 	if lines := strings.Fields(string(order)); err != nil || len(lines) != n || len(uniq(lines)) != n {
 		t.Errorf("%d starts of %d jobs, %v", len(lines), n, err)
+	}
+	all := b.list(t, operation.ListJobs{Limit: operation.MaxJobPage})
+	if len(all) != n {
+		t.Errorf("%d jobs are recorded", len(all))
+	}
+	rank := map[string]int{} // in the queue
+	for i, j := range slices.Backward(all) {
+		if j.Queued {
+			rank[strings.TrimSuffix(strings.Fields(j.Command.Shell)[1], ";")] = n - i
+		}
+	}
+	var begun []int
+	for one := range strings.FieldsSeq(string(order)) {
+		if r, waited := rank["slot-"+one]; waited {
+			begun = append(begun, r)
+		}
+	}
+	if len(begun) < n/2 {
+		t.Errorf("%d of %d jobs waited", len(begun), n)
+	}
+	for i, one := range begun { // those that have their place at the same moment begin in any order
+		if late := slices.DeleteFunc(slices.Clone(begun[i+1:]), func(r int) bool { return r > one }); len(late) >= limit {
+			t.Errorf("the job %d began before %v", one, late)
+		}
 	}
 	seen, err := os.ReadFile(filepath.Join(b.root, "seen"))
 	for count := range strings.FieldsSeq(string(seen)) {

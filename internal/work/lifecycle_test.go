@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -185,6 +186,9 @@ func TestSuspendResume(t *testing.T) {
 // TestOneConflictOfMany: DW-42, and DW-43 for what was changed outside of the scope.
 func TestOneConflictOfMany(t *testing.T) {
 	s := newShop(t)
+	for i := range 49 {
+		s.save(t, fmt.Sprintf("docs/%02d.md", i), "old\n")
+	}
 	handle, w := s.workspaceOf(t, "create-01", `"mutable":["docs"]`)
 	for i := range 49 {
 		w.write(t, fmt.Sprintf("docs/%02d.md", i), "new\n")
@@ -195,10 +199,18 @@ func TestOneConflictOfMany(t *testing.T) {
 	if err := os.WriteFile(guide, []byte("theirs\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	before, err := os.Stat(guide)
-	if err != nil {
-		t.Fatal(err)
+	project := func() map[string]string { // bytes and times of all of it
+		all := everything(t, filepath.Join(s.root, "docs"))
+		for path := range all {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[path] += info.ModTime().String()
+		}
+		return all
 	}
+	before := project()
 	a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
 	refused(t, a, workspace.OutOfScope, fault.AfterFix)
 	if got := fmt.Sprint(a.Refusal.Details["paths"]); got != "[README.md]" {
@@ -206,14 +218,20 @@ func TestOneConflictOfMany(t *testing.T) {
 	}
 	a = s.do(t, "integrate_agent_workspace", `"handle":%q,"preserve_out_of_scope":true,"operation_id":"integrate-1"`, handle)
 	refused(t, a, workspace.Conflicts, fault.AfterFix)
-	after, err := os.Stat(guide)
-	if err != nil || !after.ModTime().Equal(before.ModTime()) || s.file(t, "docs/guide.md") != "theirs\n" {
-		t.Errorf("the conflict was touched: %v", err)
+	if len(before) != 50 || !maps.Equal(project(), before) {
+		t.Errorf("of %d files some were touched", len(before))
 	}
-	if _, err := os.Stat(filepath.Join(s.root, "docs/00.md")); err == nil {
-		t.Error("a clean path was applied beside a conflict")
+	conflicts := a.Refusal.Details["conflicts"].([]conflictShown)
+	bundles, err := os.ReadDir(filepath.Join(w.Path, conflictsDir))
+	if err != nil || len(conflicts) != 1 || conflicts[0].Path != "docs/guide.md" || len(bundles) != 1 {
+		t.Fatalf("conflicts %+v, bundles %v, %v", conflicts, bundles, err)
 	}
-	seen := a.Refusal.Details["conflicts"].([]conflictShown)[0].Current
+	for side, want := range map[string]string{"BASE": "guide\n", workspace.SideCurrent: "theirs\n", "PROPOSED": "mine\n"} {
+		if got, err := os.ReadFile(filepath.Join(w.Path, conflicts[0].Bundle, side)); err != nil || string(got) != want {
+			t.Errorf("%s of the bundle is %q, %v", side, got, err)
+		}
+	}
+	seen := conflicts[0].Current
 	w.write(t, "docs/guide.md", "both\n")
 	got := read[integrated](t, s.do(t, "integrate_agent_workspace", `"handle":%q,"preserve_out_of_scope":true,"operation_id":"integrate-1","seen_current":{"docs/guide.md":%q}`, handle, seen))
 	if len(got.Applied) != 50 || got.Preserved == "" || s.file(t, "docs/guide.md") != "both\n" || s.file(t, "README.md") != "one\ntwo\nthree\n" {
@@ -224,7 +242,8 @@ func TestOneConflictOfMany(t *testing.T) {
 	}
 }
 
-// TestAllowedOverlap: DW-47. The second of two gets both changes or a conflict, and one who refuses overlap gets neither.
+// TestAllowedOverlap: DW-47. The second of two gets both changes or a conflict, never the last word, and one who refuses overlap gets
+// neither.
 func TestAllowedOverlap(t *testing.T) {
 	s := newShop(t)
 	first, a := s.workspaceOf(t, "create-01", `"mutable":["README.md"],"on_overlap":"allow"`)
@@ -241,6 +260,17 @@ func TestAllowedOverlap(t *testing.T) {
 	}
 	if got := s.file(t, "README.md"); got != "zero\none\ntwo\nthree\nfour\n" {
 		t.Errorf("the project has %q", got)
+	}
+	one, c := s.workspaceOf(t, "create-04", `"mutable":["src"],"on_overlap":"allow"`)
+	other, d := s.workspaceOf(t, "create-05", `"mutable":["src"],"on_overlap":"allow"`)
+	c.write(t, "src/main.go", "package one\n")
+	d.write(t, "src/main.go", "package other\n")
+	if got := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-4"`, one); !got.OK {
+		t.Fatal(got.Refusal)
+	}
+	refused(t, s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-5"`, other), workspace.Conflicts, fault.AfterFix)
+	if got := s.file(t, "src/main.go"); got != "package one\n" {
+		t.Errorf("the first has lost its bytes: the project has %q", got)
 	}
 }
 

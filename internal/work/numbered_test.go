@@ -222,8 +222,11 @@ func TestDW71PhantomJobs(t *testing.T) {
 	kept := read[jobShown](t, b.run(t, "execute_command", `"shell":"echo y >> starts; exit 7"`)).Job
 	b.lose(t, gone)
 	b.restart(t)
-	if s := b.status(t, gone.ID, ""); s.State != operation.JobLost || s.Code != nil {
+	if s := b.status(t, gone.ID, ""); s.State != operation.JobLost || s.Reason != operation.RecordMissing || s.Code != nil {
 		t.Errorf("(a) is %+v", s)
+	}
+	if told := read[reconciled](t, b.call(t, "reconcile_project_state", `{}`)); len(told.Lost) != 1 || told.Lost[0].Job != gone.ID {
+		t.Errorf("(a) is told as %+v", told.Lost)
 	}
 	b.Stop()
 	fresh := newDesk(t)

@@ -243,13 +243,13 @@ func (a *dayAgent) id(what string) string {
 	return fmt.Sprintf("%s-%s-%03d", a.name, what, a.calls)
 }
 
-// must makes a call that has to succeed, and follows the handle of the workspace. A copy of a project that moves is asked for
-// again, as the refusal says: one agent integrates while the other copies.
+// must makes a call that has to succeed, and follows the handle of the workspace. What passes by itself is asked for again, as the
+// refusal says, such as a copy of a project into which another agent integrates.
 func (a *dayAgent) must(tool string, args map[string]any) result {
 	a.t.Helper()
 	id := a.id(tool)
 	last := a.do(tool, id, args, nil)
-	for deadline := time.Now().Add(stepWithin); last.Error != nil && last.Error.Code == string(workspace.MovedDuringCopy) && time.Now().Before(deadline); time.Sleep(pollEvery) {
+	for deadline := time.Now().Add(stepWithin); last.Error != nil && (last.Error.Retry == fault.AfterWait || last.Error.Retry == fault.SameID) && time.Now().Before(deadline); time.Sleep(pollEvery) {
 		last = a.do(tool, id, args, nil)
 	}
 	if !last.OK {

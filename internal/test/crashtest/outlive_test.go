@@ -4,14 +4,20 @@ package crashtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"mcpx/internal/api"
+	"mcpx/internal/operation"
 	"mcpx/internal/test/rig"
 )
 
@@ -158,6 +164,94 @@ func (w *worker) output(id, stream string) string {
 			return all.String()
 		}
 		at = got.Next
+	}
+}
+
+// counting is a command with a number, which tells how many of its kind run.
+const counting = `
+mkdir slot-$1
+ls -d slot-* | wc -l >> seen
+echo $1 >> order
+sleep 0.1
+rmdir slot-$1
+`
+
+// TestDW64ManyStarts: DW-64 with the real binary. Many commands are started at once, 200 with MCPX_TEST_FULL, and the daemon is killed
+// when half of them have begun. Each is recorded and started once, never more than the limit run at once, and nobody overtakes.
+func TestDW64ManyStarts(t *testing.T) {
+	n := 60
+	if os.Getenv("MCPX_TEST_FULL") != "" {
+		n = 200
+	}
+	w := cut(t, "", commands, allowShell)
+	w.register()
+	w.write("job.sh", counting)
+	lines := func(name string) []string {
+		raw, err := os.ReadFile(filepath.Join(w.dir, name))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(raw))
+	}
+	var callers sync.WaitGroup
+	for i := range n {
+		body, err := w.body("start_command", fmt.Sprintf("start-%03d", i), map[string]any{"argv": []string{"sh", "job.sh", fmt.Sprint(i)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		callers.Go(func() {
+			var last result
+			err := errors.New("no answer")
+			for limit := time.Now().Add(2 * stepWithin); err != nil || last.Status == "in_progress"; time.Sleep(pollEvery) {
+				if last, err = w.post(body); time.Now().After(limit) {
+					break
+				}
+			}
+			if err != nil || !last.OK {
+				t.Errorf("start %d: %s, %v", i, last.code(), err)
+			}
+		})
+	}
+	rig.Until(t, stepWithin, "half of them have begun", func() bool { return len(lines("order")) >= n/2 })
+	w.g.Kill()
+	w.g.Serve()
+	callers.Wait()
+	rig.Until(t, 2*stepWithin, "all have begun", func() bool { return len(lines("order")) >= n })
+	rig.Until(t, stepWithin, "all have ended", func() bool {
+		page, err := w.g.API().Jobs(t.Context(), api.JobsQuery{})
+		return err == nil && len(page.Jobs) == 0
+	})
+	page, err := w.g.API().Jobs(t.Context(), api.JobsQuery{All: true, Limit: n})
+	if err != nil || len(page.Jobs) != n {
+		t.Fatalf("%d jobs are recorded, %v", len(page.Jobs), err)
+	}
+	rank := map[string]int{} // in the queue
+	for i, j := range page.Jobs {
+		if j.Queued {
+			rank[j.Command.Argv[2]] = n - i // the newest is the first of the page
+		}
+		if j.State != operation.JobExited || j.Code == nil || *j.Code != 0 {
+			t.Errorf("%s is %s %s", j.Command, j.State, j.Reason)
+		}
+	}
+	order := lines("order")
+	if each := slices.Compact(slices.Sorted(slices.Values(order))); len(order) != n || len(each) != n {
+		t.Errorf("%d commands were started, %d times", len(each), len(order))
+	}
+	order = slices.DeleteFunc(order, func(one string) bool { return rank[one] == 0 })
+	if len(order) < n/2 {
+		t.Errorf("%d of %d waited", len(order), n)
+	}
+	for i, one := range order { // those that have their place at the same moment begin in any order
+		late := slices.DeleteFunc(slices.Clone(order[i+1:]), func(other string) bool { return rank[other] > rank[one] })
+		if len(late) >= operation.UsualJobs {
+			t.Errorf("the command %s began before %v", one, late)
+		}
+	}
+	for _, count := range lines("seen") {
+		if many, err := strconv.Atoi(count); err != nil || many > operation.UsualJobs {
+			t.Errorf("%s ran at once", count)
+		}
 	}
 }
 
