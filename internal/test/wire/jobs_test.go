@@ -48,11 +48,12 @@ func inShop(t *testing.T, g *rig.Gateway) (dir, session string, b bridged) {
 }
 
 type toldJob struct {
-	Job     string `json:"job_id"`
-	State   string `json:"state"`
-	Code    *int   `json:"exit_code"`
-	Version string `json:"supervisor_version"`
-	Stdout  struct {
+	Job         string `json:"job_id"`
+	State       string `json:"state"`
+	Code        *int   `json:"exit_code"`
+	Version     string `json:"supervisor_version"`
+	Descendants bool   `json:"descendants_alive"`
+	Stdout      struct {
 		Text string `json:"text"`
 	} `json:"stdout"`
 }
