@@ -96,7 +96,7 @@ func AllAudits(ctx context.Context, r GenerationReader, p ListAudits) ([]Audit, 
 
 // UnknownGeneration is the error for an id that no candidate and no build has.
 func UnknownGeneration(id string) *fault.Error {
-	return fault.New(fault.NotFound, "generation-unknown").Saying("there is no build %s", id).Hinting("reconcile_project_state shows the builds")
+	return fault.New(fault.NotFound, "generation-unknown").Saying("there is no build %s", id).Hinting("`mcpx generation list --all` shows them")
 }
 
 // FinalGeneration is the error for a generation that is rejected or released.

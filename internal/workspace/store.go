@@ -142,12 +142,12 @@ func (i Integration) By(w Workspace) string { return cmp.Or(i.Principal, w.Princ
 
 // Unknown is the error for an id that no workspace has.
 func Unknown(id string) *fault.Error {
-	return fault.New(fault.NotFound, "workspace-unknown").Saying("there is no workspace %s", id).Hinting("reconcile_project_state shows the workspaces")
+	return fault.New(fault.NotFound, "workspace-unknown").Saying("there is no workspace %s", id).Hinting("`mcpx workspace list --all` shows them")
 }
 
 // Ambiguous is the error for a beginning of an id that several workspaces have.
 func Ambiguous(id string) *fault.Error {
-	return fault.New(fault.Conflict, "workspace-ambiguous").Saying("several workspaces begin with %s", id).Hinting("give more of the id; reconcile_project_state shows the workspaces")
+	return fault.New(fault.Conflict, "workspace-ambiguous").Saying("several workspaces begin with %s", id).Hinting("give more of the id; `mcpx workspace list --all` shows them")
 }
 
 // Final is the error for a workspace that is retired.
