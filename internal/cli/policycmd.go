@@ -39,6 +39,19 @@ var policyExplain = Command{
 	},
 }
 
+// projectRoot is the whole path of a directory that exists: a slip would look like a project without a policy.
+func projectRoot(path string) (string, error) {
+	root, err := wholePath(path)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+		return "", fault.New(fault.NotFound, "project-missing").Saying("%s is no directory", root).
+			Hinting("give the directory of a project; `mcpx project list` shows them")
+	}
+	return root, nil
+}
+
 func (e *Env) explained(a Args) (daemon.ExplainCommand, error) {
 	in := daemon.ExplainCommand{Getenv: e.Getenv, Environ: os.Environ(), Argv: a.Argv(), Shell: a.String("shell"), Level: a.String("sandbox")}
 	if (len(in.Argv) == 0) == (in.Shell == "") {
@@ -51,7 +64,7 @@ func (e *Env) explained(a Args) (daemon.ExplainCommand, error) {
 	if in.Exe, err = os.Executable(); err != nil {
 		return in, err
 	}
-	if in.Root, err = wholePath(a.String("project")); err != nil {
+	if in.Root, err = projectRoot(a.String("project")); err != nil {
 		return in, err
 	}
 	in.Dir = in.Root
@@ -111,7 +124,7 @@ var policyCheck = Command{
 		if err != nil {
 			return err
 		}
-		root, err := wholePath(a.Pos(0))
+		root, err := projectRoot(a.Pos(0))
 		if err != nil {
 			return err
 		}

@@ -113,7 +113,11 @@ func decodePolicy(path string, data []byte, into any) error {
 	}
 	if at, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := at.Position()
-		return f.Saying("%s, line %d, column %d: %v", path, line, column, err)
+		what := err.Error()
+		if len(at.Key()) > 0 { // what the library says of a value names our types
+			what = fmt.Sprintf("%s has a value of another kind than it may have", strings.Join(at.Key(), "."))
+		}
+		return f.Saying("%s, line %d, column %d: %s", path, line, column, what)
 	}
 	return f
 }
