@@ -321,6 +321,10 @@ func TestTable(t *testing.T) {
 			if f.Usage == "" || strings.HasSuffix(f.Usage, ".") {
 				t.Errorf("%s --%s: want a usage without a period", c.Path, f.Name)
 			}
+			quote, value := strings.Index(f.Usage, "`"), strings.Index(f.Usage, f.Value)
+			if quote >= 0 && (f.Value == "" || value < 0 || quote < value) {
+				t.Errorf("%s --%s: the help would take what is in back quotes for the value of the flag", c.Path, f.Name)
+			}
 		}
 	}
 }

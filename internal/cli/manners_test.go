@@ -56,7 +56,8 @@ func TestUnknownWords(t *testing.T) {
 		"connect x --pass 1A":      `--pass "1A" is no name of a variable`,
 		"server add http://h/mcp":  "`mcpx server add h --url http://h/mcp`",
 		"server import no-such":    "`mcpx up` finds the files of agents by itself",
-		"server --json":            "Available Commands",
+		"server --json":            "`mcpx server -h` lists them",
+		"server":                   "Available Commands",
 		"daemon start --listen :1": "not a loopback address",
 		"server logs x -n many":    "want a number",
 

@@ -20,7 +20,7 @@ import (
 var definitionFlags = []Flag{
 	{Name: "env", Kind: StringsFlag, Value: "K=V", Usage: "set a variable, K=V; may be repeated"},
 	{Name: "env-from", Kind: StringsFlag, Value: "K=REF", Usage: "take a variable from a reference, K=REF, such as TOKEN=env:TOKEN, TOKEN=file:/path#KEY or TOKEN=command:PROGRAM ARGS; for secrets (docs/secrets.md)"},
-	{Name: "env-pass", Kind: StringsFlag, Value: "VAR", Usage: "let each `mcpx connect --pass VAR` give its own value of the variable VAR; may be repeated"},
+	{Name: "env-pass", Kind: StringsFlag, Value: "VAR", Usage: "let each agent give its own value of the variable VAR, with mcpx connect --pass; may be repeated"},
 	{Name: "cwd", Kind: StringFlag, Value: "DIR", Usage: "working directory DIR of the command (default: your home; the current directory when an argument is a relative path)"},
 	{Name: "cwd-policy", Kind: StringFlag, Choices: catalog.CwdPolicies, Usage: "where the command starts: none (an empty directory of its own), home, fixed (--cwd) or workspace (the project of the caller, for sharing session and workspace)"},
 	{Name: "url", Kind: StringFlag, Value: "URL", Usage: "the server is remote, at URL"},
