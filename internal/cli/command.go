@@ -14,6 +14,7 @@ import (
 // Command is data plus one function.
 type Command struct {
 	Path    string // words after mcpx: "server list"
+	Also    string // another word for the last of Path; "" none
 	Short   string // one line, no period
 	Long    string // paragraphs below Short; may be empty
 	Example string // lines to copy

@@ -20,10 +20,10 @@ import (
 var agentFlag = Flag{Name: "agent", Kind: StringFlag, Value: "KIND", Usage: "the agent KIND, such as claude_code or codex"}
 
 var tokenIssue = Command{
-	Path: "token issue", Short: "Make the token of an agent", Op: "token.issue",
+	Path: "token issue", Also: "create", Short: "Make the token of an agent", Op: "token.issue",
 	Long: "An agent proves with its token who it is: to mcp_hub always, to servers with listener.loopback_auth = \"token\". An\n" +
 		"agent that has a token keeps it. The value goes into a file that only you can read, and is not shown: helpers and\n" +
-		"`mcpx connect` read it from there. No scope lets a token approve or apply anything.",
+		"`mcpx connect` read it from there. No scope lets a token approve or apply anything. `mcpx token create` is the same.",
 	Example: "mcpx token issue --agent claude_code\nmcpx token issue --agent codex --scope hub:read --scope servers:use:github --expires 720h",
 	Flags: []Flag{
 		agentFlag,

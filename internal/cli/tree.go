@@ -88,6 +88,9 @@ func leaf(e *Env, command Command, word string) *cobra.Command {
 		Hidden:  command.Hidden,
 		Args:    cobra.ArbitraryArgs, // checked below, with better words
 	}
+	if command.Also != "" {
+		c.Aliases = []string{command.Also}
+	}
 	if command.Long == "" {
 		c.Long = command.Short + "."
 	}

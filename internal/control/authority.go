@@ -49,13 +49,15 @@ func (c *Control) Refused(ctx context.Context, d *auth.Denial) error {
 	return c.refuseRemote(ctx, "remote-request-invalid", nil, d)
 }
 
-// RegisterClient gives a client its id (RFC 7591). Nothing is kept.
+// RegisterClient gives a client its id (RFC 7591). Nothing is kept but how many there were.
 func (c *Control) RegisterClient(ctx context.Context, name string, redirects []string) (auth.Client, error) {
 	client, err := c.remote.registrar.Register(name, redirects)
 	if err != nil {
-		err = c.refuseRemote(ctx, "remote-registration-refused", nil, err)
+		return client, c.refuseRemote(ctx, "remote-registration-refused", nil, err)
 	}
-	return client, err
+	text := client.Name + " registered itself"
+	c.seldom(fromRemote(ctx), event.RemoteRegistered, nil, text, refusal{"remote-registered", text})
+	return client, nil
 }
 
 // client is who has an id: one that was given here, or the URL of a document.

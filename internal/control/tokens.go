@@ -176,13 +176,18 @@ func (c *Control) UserDenied(ctx context.Context) {
 
 // denied tells of a refusal, at most once in refusedEvery for each code.
 func (c *Control) denied(ctx context.Context, kind event.Kind, refs event.Refs, text string, why *fault.Error) {
+	c.seldom(ctx, kind, refs, text, refusalOf(why))
+}
+
+// seldom tells of what anybody can make happen as often as he likes, at most once in refusedEvery for each code.
+func (c *Control) seldom(ctx context.Context, kind event.Kind, refs event.Refs, text string, what refusal) {
 	ctx = context.WithoutCancel(ctx) // whoever was refused may be gone
 	now := c.cfg.Now()
 	c.tokens.mu.Lock()
-	r := c.tokens.refused[why.Code]
+	r := c.tokens.refused[what.Code]
 	if r == nil {
 		r = &refusals{}
-		c.tokens.refused[why.Code] = r
+		c.tokens.refused[what.Code] = r
 	}
 	r.since++
 	r.tell = func(count int) {
@@ -191,7 +196,7 @@ func (c *Control) denied(ctx context.Context, kind event.Kind, refs event.Refs, 
 			return c.tell(ctx, tx, kind, refs, text, struct {
 				refusal
 				Count int `json:"count"` // since the last event of this code
-			}{refusalOf(why), count})
+			}{what, count})
 		})
 	}
 	tell, count := r.tell, r.since

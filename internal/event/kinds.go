@@ -68,6 +68,7 @@ const (
 
 	RemoteOn            Kind = "remote.on"
 	RemoteOff           Kind = "remote.off"
+	RemoteRegistered    Kind = "remote.registered"
 	RemoteApproved      Kind = "remote.approved"
 	RemoteDenied        Kind = "remote.denied"
 	RemoteAccessGiven   Kind = "remote.access_given"
@@ -227,6 +228,7 @@ var Kinds = map[Kind]string{
 
 	RemoteOn:            "Clients on other machines can ask for access.",
 	RemoteOff:           "No client on another machine has access any more.",
+	RemoteRegistered:    "Clients on other machines registered, so many since the event before; nothing is kept of that, and nobody is let in by it.",
 	RemoteApproved:      "A person said yes to a client; the event never holds the code.",
 	RemoteDenied:        "A person said no to a client.",
 	RemoteAccessGiven:   "A client got access over OAuth.",

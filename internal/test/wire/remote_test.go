@@ -320,7 +320,7 @@ func TestRT123Remote(t *testing.T) {
 	}
 }
 
-// refusals counts those that are recorded, by code.
+// refusals counts those that are recorded, and registrations, by code.
 func refusals(t *testing.T, g *rig.Gateway) map[string]int {
 	t.Helper()
 	var page struct {
@@ -592,7 +592,7 @@ func TestRemoteAttacks(t *testing.T) {
 				t.Errorf("%s: %d", name, answer.StatusCode)
 			}
 		}
-		recorded("registrations", map[string]int{"remote-registration-refused": 3, "remote-request-invalid": 2})
+		recorded("registrations", map[string]int{"remote-registered": many + 1, "remote-registration-refused": 3, "remote-request-invalid": 2})
 	})
 
 	t.Run("addresses of this machine", func(t *testing.T) {
@@ -638,7 +638,7 @@ func TestRemoteAttacks(t *testing.T) {
 		if n := dialled.Load(); n != 0 {
 			t.Errorf("this machine was dialled %d times", n)
 		}
-		recorded("addresses of this machine", map[string]int{"remote-document-refused": 7, "remote-client-unknown": 7})
+		recorded("addresses of this machine", map[string]int{"remote-registered": 1, "remote-document-refused": 7, "remote-client-unknown": 7})
 	})
 
 	t.Run("questions", func(t *testing.T) {

@@ -24,6 +24,7 @@ func TestRT140Socket(t *testing.T) {
 	g := rig.New(t)
 	commanding(t, g)
 	g.Serve()
+	g.AddURL("notes", "http://127.0.0.1:1/mcp", "--no-check")
 	dir, session, b := inShop(t, g)
 	job := startHeld(t, b, dir, session, "held-0001")
 	paths, err := api.FindPaths(func(name string) string { return map[string]string{"MCPX_HOME": g.Home}[name] })
@@ -82,8 +83,21 @@ func TestRT140Socket(t *testing.T) {
 				t.Errorf("another user at %s: status %d, %v", path, status, err)
 			}
 		}
-		if events := g.Must("audit", "list", "--kind", "auth"); !strings.Contains(events, "auth.user_denied") {
-			t.Errorf("another user is not recorded:\n%s", events)
+		before := refusals(t, g)["peer-refused"]
+		if before == 0 {
+			t.Error("another user at the socket is not recorded")
+		}
+		// The address of a server needs no token from us; the kernel says who is at the other end.
+		const path = "/servers/notes/mcp"
+		answer, err := http.Get("http://" + g.Addr + path) //nolint:noctx // it answers at once
+		if err != nil || answer.Body.Close() != nil || answer.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("ourselves at %s: %v, %v", path, answer, err)
+		}
+		if status, err := asNobody("tcp", g.Addr, path); err != nil || status != http.StatusUnauthorized {
+			t.Errorf("another user at %s: status %d, %v", path, status, err)
+		}
+		if n := refusals(t, g)["peer-refused"] - before; n != 1 {
+			t.Errorf("another user at %s is recorded %d times", path, n)
 		}
 		untouched("another user")
 	}
