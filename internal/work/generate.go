@@ -23,13 +23,28 @@ import (
 	"mcpx/internal/workspace"
 )
 
-// produce takes a candidate from the end of its producer to a build, or to its rejection. The row of the candidate is the
-// journal: what is in it is done, and a daemon that comes later goes on from there. release gives the lease of the workspace
-// back.
-func (s *Service) produce(ctx context.Context, g workspace.Generation, release func()) error {
-	if release != nil {
-		defer release()
-	}
+// produce takes a candidate from the end of its producer to a build, or to its rejection, behind the call. The row of the candidate
+// is the journal: what is in it is done, and another try, or a daemon that comes later, goes on from there. release gives the
+// lease of the workspace back.
+func (s *Service) produce(ctx context.Context, candidate string, release func()) {
+	s.behind(ctx, candidate, func(ctx context.Context) error {
+		var g workspace.Generation
+		err := s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+			g, err = r.GenerationByID(ctx, workspace.ByID{ID: candidate})
+			return err
+		})
+		if err == nil && g.State.UnderWay() {
+			err = s.decide(ctx, g, release)
+		}
+		if err == nil {
+			release()
+		}
+		return err
+	})
+}
+
+// decide is one try of produce.
+func (s *Service) decide(ctx context.Context, g workspace.Generation, release func()) error {
 	if g.State != workspace.GenValidating {
 		j, err := s.ended(ctx, g.Job)
 		switch kind := fault.KindOf(err); {
@@ -52,9 +67,7 @@ func (s *Service) produce(ctx context.Context, g workspace.Generation, release f
 			return err
 		}
 	}
-	if release != nil {
-		release() // the outputs are ours now
-	}
+	release() // the outputs are ours now
 	err := s.complete(ctx, g)
 	if tree.Full(err) && ctx.Err() == nil {
 		return s.unspaced(ctx, g, err)
@@ -516,7 +529,7 @@ func (s *Service) recoverGenerations(ctx context.Context) error {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		s.behind(ctx, g.Candidate, func(ctx context.Context) error { return s.produce(ctx, g, release) })
+		s.produce(ctx, g.Candidate, release)
 	}
 	for _, a := range audits {
 		s.behind(ctx, a.ID, func(ctx context.Context) error { return s.audit(ctx, a) })

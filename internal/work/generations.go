@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"mcpx/internal/event"
 	"mcpx/internal/fault"
@@ -312,7 +313,11 @@ func (s *Service) ended(ctx context.Context, id string) (j operation.Job, err er
 	return j, err
 }
 
-// behind does something that goes on behind its call until it has ended, or the daemon stops.
+// behindMost bounds how long what goes on behind a call waits before it is tried again.
+const behindMost = time.Minute
+
+// behind does something that goes on behind its call until it has ended, or the daemon stops. What the disk or the database refuses
+// for a while is done again, each time after a longer wait: do goes on from what is recorded.
 func (s *Service) behind(ctx context.Context, id string, do func(context.Context) error) {
 	end := s.pending.begin(id)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -328,8 +333,17 @@ func (s *Service) behind(ctx context.Context, id string, do func(context.Context
 			case <-over:
 			}
 		}()
-		if err := do(ctx); err != nil && !errors.Is(err, errLeft) && !errors.Is(context.Cause(ctx), errLeft) {
-			s.cfg.Log.LogAttrs(ctx, slog.LevelError, "a build could not be decided; the next start tries again", slog.String(key.Build, id), slog.Any(key.Cause, err))
+		for wait := storeAgain; ; wait = min(2*wait, behindMost) {
+			err := do(ctx)
+			if err == nil || errors.Is(err, errLeft) || errors.Is(context.Cause(ctx), errLeft) {
+				return
+			}
+			s.cfg.Log.LogAttrs(ctx, slog.LevelError, "a build could not be decided yet, and is tried again", slog.String(key.Build, id), slog.Any(key.Cause, err))
+			select {
+			case <-time.After(wait):
+			case <-s.quit:
+				return
+			}
 		}
 	})
 }

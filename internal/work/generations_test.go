@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -573,5 +575,92 @@ func TestVerifyForPerson(t *testing.T) {
 	}
 	if a := w.Verify(t.Context(), by, "b_none", func(int) {}); a.Refusal == nil || fmt.Sprint(a.Refusal.Details["newest"]) != "["+g.Build+"]" {
 		t.Errorf("one that is not there: %+v", a.Refusal)
+	}
+}
+
+// spoken is a log that is read while it is written.
+type spoken struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (s *spoken) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *spoken) says(part string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), part)
+}
+
+// TestSealedWhenItCan: what the disk refuses for a while, be it while outputs are sealed or when they are published, decides about no
+// candidate: the same daemon goes on with it, and the workspace is kept from others until its outputs are ours.
+func TestSealedWhenItCan(t *testing.T) {
+	for name, c := range map[string]struct {
+		begun bool // the outputs are sealed before the disk refuses
+		path  func(state string) string
+	}{
+		"the draft": {false, func(state string) string { return filepath.Join(state, "generations") }},
+		"the statement": {true, func(state string) string {
+			drafts, _ := filepath.Glob(filepath.Join(state, "generations", ".tmp-*"))
+			return filepath.Join(drafts[0], "statement.json")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorks(t)
+			w.Stop()
+			var log spoken
+			was := w.with
+			w.with = func(c *Config) {
+				was(c)
+				c.Log = slog.New(slog.NewTextHandler(&log, nil))
+			}
+			w.bench.start(t, w.db)
+			flag := filepath.Join(t.TempDir(), "go-on")
+			waits := "until test -e " + flag + "; do sleep 0.02; done"
+			shell, more := waits+"; mkdir -p out; cp source.txt out/a", ""
+			if c.begun {
+				shell, more = "mkdir -p out; cp source.txt out/a", `,"validators":[{"argv":["sh","-c","`+waits+`"]}]`
+			}
+			candidate := w.start(t, shell, more).Candidate
+			is := func() generationShown {
+				return read[generationShown](t, w.call(t, "generation_status", `{"build_id":%q}`, candidate))
+			}
+			for limit := time.Now().Add(patience); c.begun && is().State != workspace.GenValidating; time.Sleep(time.Millisecond) {
+				if time.Now().After(limit) {
+					t.Fatalf("it stays %+v", is())
+				}
+			}
+			inTheWay := c.path(w.state)
+			if c.begun { // a directory stands where a file is to be
+				plant(t, map[string]string{filepath.Join(inTheWay, "x"): ""})
+			} else {
+				plant(t, map[string]string{inTheWay: ""})
+			}
+			if err := os.WriteFile(flag, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for limit := time.Now().Add(patience); !log.says("tried again"); time.Sleep(time.Millisecond) {
+				if time.Now().After(limit) {
+					t.Fatalf("nothing was refused: %+v", is())
+				}
+			}
+			if !c.begun {
+				refused(t, w.call(t, "remove_agent_workspace", `{"handle":%q,"operation_id":"remove-01"}`, w.handle), workspace.Busy, fault.AfterWait)
+			}
+			if err := os.RemoveAll(inTheWay); err != nil {
+				t.Fatal(err)
+			}
+			g := w.became(t, candidate)
+			if verified := w.call(t, "verify_generation", `{"build_id":%q}`, g.Build); g.State != workspace.GenReady || !verified.OK {
+				t.Errorf("it is %+v, %v", g, verified.Refusal)
+			}
+			if left := w.left(t); !slices.Equal(left, []string{g.Build}) {
+				t.Errorf("there are %q", left)
+			}
+		})
 	}
 }

@@ -325,7 +325,7 @@ func (p *production) run(ctx context.Context) (any, error) {
 	l, err := p.s.jobs.submit(ctx, p.started.command, p.t.actor())
 	g, release := p.g, p.release
 	p.release = nil
-	p.s.behind(ctx, g.Candidate, func(ctx context.Context) error { return p.s.produce(ctx, g, release) })
+	p.s.produce(ctx, g.Candidate, release)
 	if err != nil {
 		return nil, err
 	}
