@@ -87,14 +87,14 @@ type ask struct {
 	form     answerForm
 	rounds   bool // a call may be answered with a question: the client makes it again with what its user said
 	upstream *upstream
-	// left is closed when the client closes its connection, where that is how it cancels a call; nil: it says nothing.
-	left <-chan struct{}
+	left     <-chan struct{} // is closed when the client closes its connection
+	cancels  bool            // by which it cancels the call
 }
 
 // until ends a context when the client cancels: that of a tool does not end with its request.
 func (a ask) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancel(ctx)
-	if a.left != nil {
+	if a.cancels {
 		go func() {
 			select {
 			case <-a.left:
@@ -104,6 +104,16 @@ func (a ask) until(ctx context.Context) (context.Context, context.CancelFunc) {
 		}()
 	}
 	return ctx, end
+}
+
+// gone says whether nobody will read the answer.
+func (a ask) gone() bool {
+	select {
+	case <-a.left:
+		return true
+	default:
+		return false
+	}
 }
 
 type askKey struct{}
@@ -148,7 +158,7 @@ func runtimeServer(c RuntimeConfig) (*mcp.Server, error) {
 				if !ok {
 					return nil, errors.New("tools: a call came past ServeHTTP")
 				}
-				call := work.Call{Tool: t.Name, Args: r.Params.Arguments, Principal: who.caller.Principal, Channel: who.caller.Channel, ReadOnly: who.caller.ReadOnly, Check: checker(schemas)}
+				call := work.Call{Tool: t.Name, Args: r.Params.Arguments, Principal: who.caller.Principal, Channel: who.caller.Channel, ReadOnly: who.caller.ReadOnly, Check: checker(schemas), Gone: who.gone}
 				if info := r.ClientInfo(); info != nil {
 					call.Client = info.Name
 				}
@@ -367,9 +377,8 @@ func (h *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	asked := ask{caller: caller, form: m.version < structuredSince, rounds: m.version >= roundsSince, upstream: &upstream{}}
-	if m.version >= leavesSince {
-		asked.left = r.Context().Done()
+	asked := ask{
+		caller: caller, form: m.version < structuredSince, rounds: m.version >= roundsSince, upstream: &upstream{}, left: r.Context().Done(), cancels: m.version >= leavesSince,
 	}
 	response := &held{ResponseWriter: w}
 	pass(h.http, response, r.Clone(context.WithValue(r.Context(), askKey{}, asked)), m.body)

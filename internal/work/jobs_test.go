@@ -515,11 +515,32 @@ func TestDuplicateCommand(t *testing.T) {
 	for _, one := range []operation.Answer{first, second} {
 		b.until(t, read[startedJob](t, one).Job, "its end", gone)
 	}
+	third := b.run(t, "start_command", `"shell":"exit 0"`)
+	read[startedJob](t, third)
+	if a := b.call(t, "operation_status", `{"operation_id":%q,"wait_ms":20000}`, third.Operation.ID); !a.OK { // as POSSIBLE_DUPLICATE proposes
+		t.Errorf("%+v", a.Refusal)
+	}
 	read[startedJob](t, b.run(t, "start_command", `"shell":"exit 0"`))
 	executed := b.run(t, "execute_command", `"shell":"echo once"`) // its answer was delivered with its end
 	if again := b.run(t, "execute_command", `"shell":"echo once"`); !executed.OK || !again.OK {
 		t.Errorf("the same command again: %+v, %+v", executed, again.Refusal)
 	}
+}
+
+// TestDuplicateWorkspace: DW-20, of workspaces. The same one is not made again while nobody has used the handle of the first.
+func TestDuplicateWorkspace(t *testing.T) {
+	s := newShop(t)
+	create := func(id string) operation.Answer {
+		return s.do(t, "create_agent_workspace", `"purpose":"work","mutable":["docs"],"on_overlap":"allow","operation_id":%q`, id)
+	}
+	first := create("create-01")
+	a := create("create-02")
+	refused(t, a, operation.PossibleDuplicate, fault.AfterFix)
+	if a.Refusal != nil && a.Refusal.Details["operation_id"] != "create-01" {
+		t.Errorf("it names %v", a.Refusal.Details)
+	}
+	read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q`, first.Handle))
+	read[openedWorkspace](t, create("create-02"))
 }
 
 // TestStatusBeforeTheRecord: a command that was begun, and of which no job is written down yet, is under way, and not unknown.

@@ -148,7 +148,7 @@ func commandStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 	return s.statusOf(ctx, j, ask)
 }
 
-// acknowledge notes that somebody asked about an operation: it is no longer in the way of the same call under another id.
+// acknowledge notes that somebody asked about an operation, or used what it has made: it is no longer in the way of the same call under another id.
 func (s *Service) acknowledge(ctx context.Context, n operation.Name) {
 	row, err := s.find(ctx, n)
 	if err != nil || row == nil || row.Acked || !row.State.Final() {

@@ -52,6 +52,7 @@ func operationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 		}
 		return nil, operation.Refuse(operation.OperationUnknown, "there is no operation %.128q: its call was never accepted, so it may be made", in.OperationID)
 	}
+	s.acknowledge(ctx, name)
 	out := struct {
 		Operation operation.Standing  `json:"operation"`
 		Tool      string              `json:"tool"`

@@ -142,7 +142,9 @@ type Call struct {
 	Check func(tool string, args json.RawMessage) error
 	Forms bool  // the client can put a form to its user
 	Said  *Said // what the user said to the form of the answer before; nil: there was none
-	step  bool  // it is one of a batch, which reveals what may be seen on the way to the caller alone
+	// Gone says that nobody will read the answer, though the call was not canceled; nil: it is read.
+	Gone func() bool
+	step bool // it is one of a batch, which reveals what may be seen on the way to the caller alone
 	// person says that the owner of the daemon makes the call at a terminal.
 	person bool
 	read   func(bytes int) // is told of bytes of a build as they are read; nil: nobody is

@@ -37,6 +37,9 @@ func (s *Service) packet(ctx context.Context, t *turn, ref string, act session.A
 		return err
 	})
 	t.op.Project, t.op.Session = p.Workspace.Project, p.Admission.Session.ID
+	if err == nil {
+		s.acknowledge(ctx, p.By) // whoever has a handle has heard of what made it
+	}
 	return p, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpx/internal/api"
 	"mcpx/internal/test/rig"
 )
 
@@ -65,9 +66,46 @@ func TestDW18HungUp(t *testing.T) {
 	}
 }
 
+// TestDW20Undelivered: DW-20, of an answer that nobody has read. A client, of either era, that closes its connection while its command runs
+// has not heard of its end: the same command under another id is held up, until distinct_from says that it is meant.
+func TestDW20Undelivered(t *testing.T) {
+	for name, modern := range map[string]bool{"legacy": false, "modern": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := cut(t, "", commands, allowShell)
+			w.register()
+			w.write("job.sh", "echo begun >> begun\nuntil [ -e go ]; do sleep 0.05; done\n")
+			args := map[string]any{"argv": []string{"sh", "job.sh"}, "wait_ms": 20000}
+			client := w.sends(t, modern, "execute_command", "execute-1", args)
+			rig.Until(t, stepWithin, "the command runs", func() bool { return w.runs("begun") == 1 })
+			if err := client.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rig.Until(t, stepWithin, "the daemon knows that the client has left", func() bool { return !connected(t, w.g.Addr, client.LocalAddr(), modern) })
+			w.write("go", "")
+			rig.Until(t, stepWithin, "the operation has ended", func() bool { return w.has("execute-1", "succeeded") })
+			again := w.do("execute_command", "execute-2", args, nil)
+			if again.code() != "POSSIBLE_DUPLICATE" || !strings.Contains(again.Error.Message, "execute-1") || w.runs("begun") != 1 {
+				t.Fatalf("the same command again: %+v, it ran %d times", again, w.runs("begun"))
+			}
+			args["distinct_from"] = "execute-1"
+			if meant := w.do("execute_command", "execute-2", args, nil); !meant.OK || w.runs("begun") != 2 {
+				t.Errorf("when it is meant: %+v, it ran %d times", meant, w.runs("begun"))
+			}
+		})
+	}
+}
+
 func there(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// has says whether an operation is in a state.
+func (w *worker) has(id, state string) bool {
+	w.t.Helper()
+	o, err := w.g.API().Operation(w.t.Context(), api.OperationRef{Operation: id})
+	return err == nil && string(o.State) == state
 }
 
 // hasNone says that the daemon knows no operation of this id.
