@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -174,17 +175,60 @@ func (p *Public) mcp(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case ok && err == nil:
 		within(w, answerCalls)
-		p.cfg.MCP.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admittedKey{}, d)))
+		p.cfg.MCP.ServeHTTP(&lateAnswer{ResponseWriter: w, before: w.Header().Clone(), over: func() bool {
+			_, err := p.cfg.Authority.AdmitRemote(r.Context(), bearer)
+			_, off := errors.AsType[*auth.Denial](err)
+			return off || err != nil && fault.KindOf(err) == fault.Unauthenticated
+		}, refuse: func() { p.challenge(w, true) }}, r.WithContext(context.WithValue(r.Context(), admittedKey{}, d)))
 	case err == nil || fault.KindOf(err) == fault.Unauthenticated:
-		challenge := `Bearer resource_metadata="` + p.base + pathResource + auth.RemotePath + `", scope="` + auth.JoinScopes(auth.RemoteScopes()) + `"`
-		if ok {
-			challenge += `, error="invalid_token"`
-		}
-		w.Header().Set("WWW-Authenticate", challenge)
-		http.Error(w, "access is given by "+p.issuer, http.StatusUnauthorized)
+		p.challenge(w, ok)
 	default:
 		p.fail(w, r, err)
 	}
+}
+
+// challenge tells who has no access how to get it.
+func (p *Public) challenge(w http.ResponseWriter, invalid bool) {
+	challenge := `Bearer resource_metadata="` + p.base + pathResource + auth.RemotePath + `", scope="` + auth.JoinScopes(auth.RemoteScopes()) + `"`
+	if invalid {
+		challenge += `, error="invalid_token"`
+	}
+	w.Header().Set("WWW-Authenticate", challenge)
+	http.Error(w, "access is given by "+p.issuer, http.StatusUnauthorized)
+}
+
+// lateAnswer looks again before an answer leaves: a call can wait a while, and its client may have lost its access meanwhile.
+type lateAnswer struct {
+	http.ResponseWriter
+	before http.Header // what every answer has
+	over   func() bool
+	refuse func()
+
+	begun, refused bool
+}
+
+// WriteHeader writes the status, or the refusal in place of the answer.
+func (a *lateAnswer) WriteHeader(status int) {
+	if a.begun {
+		return
+	}
+	a.begun = true
+	if a.refused = a.over(); a.refused {
+		clear(a.Header())
+		maps.Copy(a.Header(), a.before)
+		a.refuse()
+		return
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a part of the answer, which goes nowhere when it was refused.
+func (a *lateAnswer) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	if a.refused {
+		return len(b), nil
+	}
+	return a.ResponseWriter.Write(b)
 }
 
 // resourceMetadata is RFC 9728.
