@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"mcpx/internal/event"
@@ -41,24 +40,6 @@ func (d *desk) next(t *testing.T) {
 	if err := d.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// files are all that is in a directory: names and contents.
-func files(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		raw, err := os.ReadFile(path)
-		all[strings.TrimPrefix(path, dir)] = string(raw)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // TestOrphan: DW-11. Directories that no row knows are put aside as they are, listed, and never deleted: one goes on as what

@@ -200,9 +200,9 @@ func TestOneConflictOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	project := func() map[string]string { // bytes and times of all of it
-		all := everything(t, filepath.Join(s.root, "docs"))
+		all := files(t, s.root)
 		for path := range all {
-			info, err := os.Stat(path)
+			info, err := os.Stat(filepath.Join(s.root, path))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestOneConflictOfMany(t *testing.T) {
 	}
 	a = s.do(t, "integrate_agent_workspace", `"handle":%q,"preserve_out_of_scope":true,"operation_id":"integrate-1"`, handle)
 	refused(t, a, workspace.Conflicts, fault.AfterFix)
-	if len(before) != 50 || !maps.Equal(project(), before) {
+	if len(before) < 50 || !maps.Equal(project(), before) {
 		t.Errorf("of %d files some were touched", len(before))
 	}
 	conflicts := a.Refusal.Details["conflicts"].([]conflictShown)

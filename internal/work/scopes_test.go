@@ -159,7 +159,7 @@ func TestDW45Repository(t *testing.T) {
 	if out, err := gitIn(t, s.root, "rebase", "side"); err == nil {
 		t.Fatalf("the rebase has no conflict: %s", out)
 	}
-	below := func() string { return fmt.Sprint(everything(t, filepath.Join(s.root, ".git"))) }
+	below := func() string { return fmt.Sprint(files(t, filepath.Join(s.root, ".git"))) }
 	before := below()
 	a := s.do(t, "integrate_agent_workspace", `"handle":%q,"operation_id":"integrate-1"`, handle)
 	refused(t, a, workspace.RepositoryBusy, fault.AfterWait)
@@ -178,24 +178,6 @@ func TestDW45Repository(t *testing.T) {
 	if status := git("status", "--porcelain", "--untracked-files=all"); strings.Contains(status, ".mcpx") || strings.Contains(status, "state") {
 		t.Errorf("git sees the area: %s", status)
 	}
-}
-
-// everything is what lies below a directory, by path.
-func everything(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		raw, err := os.ReadFile(path)
-		all[path] = string(raw)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // TestDW46Artefacts: DW-46. Files that programs make arrive to the byte, whatever they are and whatever their directory is called.

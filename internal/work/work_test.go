@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -537,4 +538,22 @@ func TestToolDisabled(t *testing.T) {
 	if a.Refusal.Details["setting"] != "runtime.commands" {
 		t.Errorf("%v", a.Refusal.Details)
 	}
+}
+
+// files are all that is in a directory: names and contents.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, dir)] = string(raw)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
