@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -196,19 +197,23 @@ func (b *browser) picture(scheme string) []byte {
 func TestRemoteBrowser(t *testing.T) {
 	program := chromium(t)
 	t.Run("behind a tunnel", func(t *testing.T) {
-		letInByBrowser(t, openAway(t), openBrowser(t, program))
+		letInByBrowser(t, openAway(t), openBrowser(t, program), "localhost")
+	})
+	t.Run("a client at an IPv6 address", func(t *testing.T) { // which no policy can name
+		letInByBrowser(t, openAway(t), openBrowser(t, program), "::1")
 	})
 	t.Run("with a certificate", func(t *testing.T) {
 		site := httptest.NewTLSServer(http.NotFoundHandler())
 		defer site.Close()
 		key := sha256.Sum256(site.Certificate().RawSubjectPublicKeyInfo)
 		b := openBrowser(t, program, "--ignore-certificate-errors-spki-list="+base64.StdEncoding.EncodeToString(key[:])) // this one only
-		letInByBrowser(t, openAwayTLS(t, site), b)
+		letInByBrowser(t, openAwayTLS(t, site), b, "localhost")
 	})
 }
 
-// letInByBrowser is what a person does who is led to us by a web client, and the call of that client.
-func letInByBrowser(t *testing.T, a away, b *browser) {
+// letInByBrowser is what a person does who is led to us by a web client at a host of this machine, the call of that client, and
+// what becomes of our page in a frame of it.
+func letInByBrowser(t *testing.T, a away, b *browser, host string) {
 	t.Helper()
 	m := a.discover()
 
@@ -220,9 +225,23 @@ func letInByBrowser(t *testing.T, a away, b *browser) {
 		answers <- r.URL.Query()
 		_, _ = io.WriteString(w, "the client goes on")
 	})
-	site := httptest.NewServer(mux)
+	mux.HandleFunc("/frame", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `<p>a game</p><iframe src="/begin"></iframe>`)
+	})
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Skip("skip: IPv6: ", err)
+	}
+	site := httptest.NewUnstartedServer(mux)
+	_ = site.Listener.Close() // nobody came
+	site.Listener = l
+	site.Start()
 	defer site.Close()
-	chat := strings.Replace(site.URL, "127.0.0.1", "localhost", 1) // another site than ours, for the browser
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chat := "http://" + net.JoinHostPort(host, port) // another site than ours, for the browser
 
 	redirect := chat + "/callback"
 	client := m.register(t, "Example Chat", redirect)
@@ -268,6 +287,15 @@ func letInByBrowser(t *testing.T, a away, b *browser) {
 	called := string(call.Post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"session","arguments":{"action":"list"}}}`).Answer(t))
 	if !answerOf(t, called).OK {
 		t.Errorf("the call did not succeed: %s", called)
+	}
+
+	b.do("Page.navigate", map[string]any{"url": chat + "/frame"}, nil)
+	b.shows("a game")
+	rig.Until(t, browserWithin, "the frame is refused and recorded", func() bool {
+		return strings.Contains(a.Must("audit", "list", "--kind", "remote.refused", "--json"), "remote-page-framed")
+	})
+	if waits := a.Must("remote", "requests"); !strings.Contains(waits, "No client asks") {
+		t.Errorf("the frame opened a question:\n%s", waits)
 	}
 }
 
