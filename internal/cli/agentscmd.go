@@ -76,7 +76,7 @@ func (e *Env) setLevel(ctx context.Context, service api.Service, kind string, le
 		}
 		defer p.leave()
 		line(p, "Plans for %s will be applied without asking you, as far as config/policy.toml allows it.", plain(kind))
-		yes, err := p.confirm("allow that")
+		yes, err := p.confirm(ctx, "allow that")
 		if err != nil {
 			return err
 		}

@@ -235,7 +235,7 @@ func (e *Env) decideOne(ctx context.Context, service api.Service, p *person, vie
 	}
 	e.approvalText(p, looks{e.ttyColor}, view)
 	line(p, "")
-	yesItIs, err := p.confirm(decision(yes) + " this")
+	yesItIs, err := p.confirm(ctx, decision(yes)+" this")
 	if err != nil {
 		return api.ApprovalView{}, err
 	}

@@ -86,13 +86,17 @@ func (e *Env) Note(format string, args ...any) {
 }
 
 // Confirm asks a yes-or-no question on the terminal. Without a terminal it is an error that names the flag to use.
-func (e *Env) Confirm(question, flag string) (bool, error) {
+func (e *Env) Confirm(ctx context.Context, question, flag string) (bool, error) {
 	if !e.asks {
 		return false, fault.New(fault.NeedsApproval, "needs-yes").Saying("%s", question).
 			Hinting("no terminal to ask on: add %s if you are sure", flag)
 	}
 	_, _ = fmt.Fprintf(e.Err, "%s [y/N] ", question)
-	line, err := bufio.NewReader(e.In).ReadString('\n')
+	line, err := typedLine(ctx, bufio.NewReader(e.In))
+	if err != nil && ctx.Err() != nil {
+		_, _ = fmt.Fprintln(e.Err)
+		return false, err
+	}
 	if err != nil && line == "" {
 		return false, nil
 	}

@@ -217,7 +217,7 @@ var generationRelease = Command{
 			return err
 		}
 		if !a.Bool("yes") {
-			sure, err := e.Confirm("Remove the bytes of "+a.Pos(0)+"?", "--yes")
+			sure, err := e.Confirm(ctx, "Remove the bytes of "+a.Pos(0)+"?", "--yes")
 			if err != nil || !sure {
 				return err
 			}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"io"
 	"os"
@@ -46,17 +47,47 @@ const codeLetters = "abcdefghjkmnpqrstuvwxyz23456789"
 const codeLength = 4
 
 // confirm shows a new code and says whether it was typed back. It is not asked twice: who mistypes calls the command again.
-func (p *person) confirm(what string) (bool, error) {
+func (p *person) confirm(ctx context.Context, what string) (bool, error) {
 	code := newCode()
 	line(p.tty, "%s", looks{p.e.ttyColor}.paint(bold, "To "+what+", type "+code+" and press Enter. Anything else leaves it as it is."))
 	if _, err := io.WriteString(p.tty, "> "); err != nil {
 		return false, fault.New(fault.Unavailable, "terminal-lost").Saying("the terminal cannot be written").Because(err)
 	}
-	typed, err := p.lines.ReadString('\n')
+	typed, err := typedLine(ctx, p.lines)
+	if err != nil && ctx.Err() != nil {
+		line(p.tty, "")
+		return false, err
+	}
 	if err != nil && typed == "" {
 		return false, nil // the terminal is gone, and with it whoever could say yes
 	}
 	return strings.TrimSpace(typed) == code, nil
+}
+
+// typedLine reads the line that a person types, until ctx ends: who interrupts a question need not answer it. The read itself
+// goes on then, until the terminal is closed or the process ends.
+func typedLine(ctx context.Context, from *bufio.Reader) (string, error) {
+	canceled := func() error {
+		return fault.New(fault.Canceled, "canceled").Saying("nothing was decided").Because(context.Cause(ctx))
+	}
+	if ctx.Err() != nil { // the question before was interrupted, and its read may go on
+		return "", canceled()
+	}
+	type answer struct {
+		line string
+		err  error
+	}
+	read := make(chan answer, 1)
+	go func() {
+		line, err := from.ReadString('\n')
+		read <- answer{line, err}
+	}()
+	select {
+	case a := <-read:
+		return a.line, a.err
+	case <-ctx.Done():
+		return "", canceled()
+	}
 }
 
 func newCode() string {

@@ -59,7 +59,7 @@ var remoteOn = Command{
 		} else {
 			line(p, "Every client with a token of %s for %s can then use the tools at /mcp.", plain(issuer), plain(subject))
 		}
-		yes, err := p.confirm("allow this")
+		yes, err := p.confirm(ctx, "allow this")
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ var remoteApprove = Command{
 			}
 			line(p, "It will act as you, in your sessions and in every project: %s.", dash(plain(strings.Join(names, ", "))))
 		}
-		yes, err := p.confirm("let it in")
+		yes, err := p.confirm(ctx, "let it in")
 		if err != nil {
 			return err
 		}

@@ -134,7 +134,7 @@ func (e *Env) review(ctx context.Context, a Args, in api.Review) error {
 			e.printCandidate(e.Err, page.Candidates[0])
 			e.Note("risk: %s; nothing is started now", orElse(string(in.Risk), "unknown"))
 		}
-		yes, err := e.Confirm(f.Message+". Do you agree?", "--yes")
+		yes, err := e.Confirm(ctx, f.Message+". Do you agree?", "--yes")
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (e *Env) reviewTools(ctx context.Context, a Args) error {
 		}
 		return errAnswerNo
 	}
-	yes, err := e.Confirm("Agree to these tools?", "--yes")
+	yes, err := e.Confirm(ctx, "Agree to these tools?", "--yes")
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ var serverAdd = Command{
 				s.Stdio.Cwd = dir
 			}
 		}
-		yes, err := e.agree(a, s.Name, s.Sharing)
+		yes, err := e.agree(ctx, a, s.Name, s.Sharing)
 		if err != nil {
 			return err
 		}
@@ -281,11 +281,11 @@ func (e *Env) warn(s catalog.Server) {
 }
 
 // agree asks for a yes to sharing global.
-func (e *Env) agree(a Args, name string, sharing catalog.Sharing) (bool, error) {
+func (e *Env) agree(ctx context.Context, a Args, name string, sharing catalog.Sharing) (bool, error) {
 	if sharing != catalog.ShareGlobal || a.Bool("yes") {
 		return a.Bool("yes"), nil
 	}
-	yes, err := e.Confirm("Sharing global gives every agent and every session the same process of "+name+
+	yes, err := e.Confirm(ctx, "Sharing global gives every agent and every session the same process of "+name+
 		". That is good for servers without state, and wrong for browsers and for files of a project. Do it?", "--yes")
 	if err == nil && !yes {
 		err = fault.New(fault.NeedsApproval, "answered-no").Saying("nothing was changed").Hinting("without --sharing each session has a process of its own")

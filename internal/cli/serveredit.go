@@ -33,7 +33,7 @@ var serverEdit = Command{
 			return err
 		}
 		if in.Sharing != nil {
-			if in.Confirmed, err = e.agree(a, in.Name, *in.Sharing); err != nil {
+			if in.Confirmed, err = e.agree(ctx, a, in.Name, *in.Sharing); err != nil {
 				return err
 			}
 		}

@@ -32,7 +32,7 @@ var projectTrust = Command{
 			return e.Show(shown, func(w io.Writer) { e.trustText(w, looks{e.color}, shown) })
 		}
 		if decides {
-			if err := e.agreeToTrust(shown); err != nil {
+			if err := e.agreeToTrust(ctx, shown); err != nil {
 				return err
 			}
 			in.Digest = shown.Digest
@@ -49,7 +49,7 @@ var projectTrust = Command{
 }
 
 // agreeToTrust shows a repository to the person and takes the answer.
-func (e *Env) agreeToTrust(shown api.ProjectTrust) error {
+func (e *Env) agreeToTrust(ctx context.Context, shown api.ProjectTrust) error {
 	command := "mcpx project trust " + shown.Project
 	p, err := e.person(command)
 	if err != nil {
@@ -58,7 +58,7 @@ func (e *Env) agreeToTrust(shown api.ProjectTrust) error {
 	defer p.leave()
 	e.trustText(p, looks{e.ttyColor}, shown)
 	line(p, "")
-	yes, err := p.confirm("let " + plain(shown.Project) + " start this")
+	yes, err := p.confirm(ctx, "let "+plain(shown.Project)+" start this")
 	if err == nil && !yes {
 		return notConfirmed(command)
 	}
