@@ -336,6 +336,51 @@ func TestDW59Survivors(t *testing.T) {
 	}
 }
 
+// TestDW24Unknown: DW-24 with the real binary. Of a command that was begun, and whose directory is gone with its supervisor while there is
+// no daemon, nobody knows the outcome: its call is not carried out again, however often it is made, until somebody says what became
+// of it.
+func TestDW24Unknown(t *testing.T) {
+	w := cut(t, "op.record.before#1", commands, allowShell)
+	w.register()
+	w.write("held.sh", "echo $$ > pid\necho starts >> starts\nexec sleep 600\n")
+	args := map[string]any{"argv": []string{"sh", "held.sh"}}
+	w.dies("start_command", "unknown-1", args)
+	rig.Until(t, stepWithin, "the command runs", func() bool { return w.runs("starts") == 1 })
+	raw, err := os.ReadFile(filepath.Join(w.dir, "pid"))
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || bad != nil {
+		t.Fatal(err, bad)
+	}
+	for _, one := range []int{rig.Look(pid).Parent, pid} {
+		if err := syscall.Kill(one, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) { // the command may have ended with it
+			t.Fatal(err)
+		}
+		rig.Until(t, stepWithin, "it has ended", func() bool { return !rig.Alive(one) })
+	}
+	found, err := filepath.Glob(filepath.Join(w.g.Home, "state", "jobs", "*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("directories of jobs: %v, %v", found, err)
+	}
+	if err := os.RemoveAll(found[0]); err != nil {
+		t.Fatal(err)
+	}
+	w.g.Serve()
+	for range 3 {
+		if again := w.do("start_command", "unknown-1", args, nil); again.code() != "OUTCOME_UNKNOWN" || again.Error.Retry != "never" {
+			t.Errorf("%+v", again)
+		}
+	}
+	session := w.session
+	w.session = "" // operations are of no session
+	if said := w.do("resolve_operation", "resolve-1", map[string]any{"target": "unknown-1", "verdict": "done", "evidence": "starts has a line"}, nil); !said.OK {
+		t.Errorf("%+v", said.Error)
+	}
+	w.session = session
+	if last := w.do("start_command", "unknown-1", args, nil); !last.OK || !last.Operation.Replayed || !strings.Contains(string(last.Data), "done") || w.runs("starts") != 1 {
+		t.Errorf("after the verdict: %+v, it ran %d times", last, w.runs("starts"))
+	}
+}
+
 // TestDW60Gate: DW-60. Whoever dies around the start of a command, it is started once at most, and what is told of it is so:
 // before the start is recorded it did not run, afterwards it is lost when its supervisor dies, and failed when its stub does.
 // What did not run is started once by the next try: the same call when the daemon died, a new one when the daemon has seen
