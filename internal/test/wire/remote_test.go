@@ -568,10 +568,7 @@ func TestRemoteAttacks(t *testing.T) {
 	})
 
 	t.Run("registrations", func(t *testing.T) {
-		many := 10_000
-		if full() {
-			many = 100_000
-		}
+		const many = 100_000
 		c.register()
 		before := size(t, g.Home)
 		memory, _ := rig.Memory(g.PID())
