@@ -243,15 +243,21 @@ func (a *dayAgent) id(what string) string {
 	return fmt.Sprintf("%s-%s-%03d", a.name, what, a.calls)
 }
 
-// must makes a call that has to succeed, and follows the handle of the workspace. What passes by itself is asked for again, as the
-// refusal says, such as a copy of a project into which another agent integrates.
-func (a *dayAgent) must(tool string, args map[string]any) result {
+// asks makes a call until what passes by itself has passed, as the refusal says: such as a copy of a project into which another agent
+// integrates.
+func (a *dayAgent) asks(tool, id string, args map[string]any) result {
 	a.t.Helper()
-	id := a.id(tool)
 	last := a.do(tool, id, args, nil)
 	for deadline := time.Now().Add(stepWithin); last.Error != nil && (last.Error.Retry == fault.AfterWait || last.Error.Retry == fault.SameID) && time.Now().Before(deadline); time.Sleep(pollEvery) {
 		last = a.do(tool, id, args, nil)
 	}
+	return last
+}
+
+// must makes a call that has to succeed, and follows the handle of the workspace.
+func (a *dayAgent) must(tool string, args map[string]any) result {
+	a.t.Helper()
+	last := a.asks(tool, a.id(tool), args)
 	if !last.OK {
 		a.t.Fatalf("%s of %s: %+v, %+v", tool, a.name, last.Error, last)
 	}
@@ -443,7 +449,7 @@ func (d *day) fullDisk(t *testing.T, dir string, want map[string]map[string]stri
 	if refused.Error != nil && refused.Error.Retry == fault.NewID {
 		id = a.id("integrate")
 	}
-	if last := a.do("integrate_agent_workspace", id, args, nil); !last.OK {
+	if last := a.asks("integrate_agent_workspace", id, args); !last.OK {
 		t.Errorf("once there is room: %+v", last.Error)
 	} else {
 		a.handle = last.Handle
