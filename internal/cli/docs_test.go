@@ -86,9 +86,9 @@ func TestDocSettings(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# Settings\n\nGenerated from the registry by `go test ./internal/cli -update`.\n\n" +
 		"Settings are few. They stand in `config/mcpx.toml` below `MCPX_HOME` (without it in `$XDG_CONFIG_HOME/mcpx/mcpx.toml`,\n" +
-		"usually `~/.config/mcpx/mcpx.toml`). A flag wins over the environment, that over the file, that over the default. An\n" +
-		"unknown key is an error. `SIGHUP` makes the daemon read the file again and log what waits for a restart; a file that\n" +
-		"does not load then changes nothing.\n")
+		"usually `~/.config/mcpx/mcpx.toml`); you make that file and its directory when you want to change one. A flag wins over\n" +
+		"the environment, that over the file, that over the default. An unknown key is an error. `SIGHUP` makes the daemon read the\n" +
+		"file again and log what waits for a restart; a file that does not load then changes nothing.\n")
 	for _, s := range daemon.Registry {
 		when := "at the next start"
 		if s.Hot {

@@ -8,7 +8,7 @@ var planCodes = []Code{
 	{"extra", KindPlan, "The mounts of the agent are the whole list, and this entry is not among them.", "`mcpx audit run --agent KIND` makes the plan that removes it"},
 	{"unwanted", KindPlan, "The agent shall not have this entry any more.", "`mcpx audit run --agent KIND` makes the plan that removes it"},
 	{"duplicate", KindPlan, "Several entries of the agent lead to one server at the same time.", "`mcpx plan list` shows the plan that keeps one; where their names differ, remove the others by hand"},
-	{"control-plane-missing", KindPlan, "The control plane was installed for the agent, and no entry of it is left.", "`mcpx audit run --agent KIND` makes the plan that adds it"},
+	{"control-plane-missing", KindPlan, "The agent shall have the control plane, and no entry of it leads there.", "`mcpx audit run --agent KIND` makes the plan that adds it"},
 	{"control-plane-strategy", KindPlan, "The entry of the control plane sends its token in another way than the one that was asked for, or sends none.", "`mcpx agents install-control-plane --agent KIND` makes the plan that corrects it"},
 	{"workspace-bound", KindPlan, "What the server does depends on the project, so the entry gets mcpx as its program, which knows the project.", "give the server a directory with `mcpx server edit NAME --cwd DIR` if it does not"},
 	{"sharing-agent", KindPlan, "Each agent has its own copy of the server, so the entry gets mcpx as its program, which says which agent it is.", ""},
