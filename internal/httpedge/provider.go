@@ -3,6 +3,7 @@ package httpedge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,7 +18,7 @@ import (
 // Bounds of asking an authorization server that is not ours.
 const (
 	providerWithin = 5 * time.Second // each of its documents
-	providerAgain  = 5 * time.Second // from one failure to the next try: anybody can send something that looks like a token
+	providerAgain  = 5 * time.Second // from one failure to the next try, and from one look at its keys to the next: anybody can send something that looks like a token
 )
 
 // Provider verifies the access tokens of an authorization server that is not ours. It knows the server by OpenID Connect
@@ -36,6 +37,7 @@ type Provider struct {
 // NewProvider makes one that has asked nobody yet.
 func NewProvider(now func() time.Time) *Provider {
 	return &Provider{now: now, client: &http.Client{
+		Transport:     &sparing{now: now, last: map[string]time.Time{}},
 		Timeout:       providerWithin,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -51,7 +53,7 @@ func (p *Provider) Verify(ctx context.Context, issuer, resource, token string) (
 	if err != nil {
 		return auth.External{}, fault.New(fault.Unavailable, "issuer-unreachable").Saying("%s cannot be asked: %s", issuer, err).Because(err)
 	}
-	verified, err := server.VerifierContext(p.context(), &oidc.Config{ClientID: resource, SupportedSigningAlgs: signatures, Now: p.now}).Verify(ctx, token)
+	verified, err := server.Verifier(&oidc.Config{ClientID: resource, SupportedSigningAlgs: signatures, Now: p.now}).Verify(ctx, token)
 	if err != nil {
 		return auth.External{}, fault.New(fault.Unauthenticated, "access-invalid").Saying("the access token does not count: %s", err).Hinting("sign in at %s again", issuer).Because(err)
 	}
@@ -86,6 +88,28 @@ func (p *Provider) server(issuer string) (*oidc.Provider, error) {
 // context is not that of a request: what is learned is for the next ones, too.
 func (p *Provider) context() context.Context {
 	return oidc.ClientContext(context.Background(), p.client)
+}
+
+// sparing asks for one document once in a while: the keys are looked for again for every token that names an unknown one.
+type sparing struct {
+	now func() time.Time
+
+	mu   sync.Mutex // guards last
+	last map[string]time.Time
+}
+
+func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
+	url, now := r.URL.String(), s.now()
+	s.mu.Lock()
+	soon := now.Before(s.last[url].Add(providerAgain))
+	if !soon {
+		s.last[url] = now
+	}
+	s.mu.Unlock()
+	if soon {
+		return nil, errors.New("it was asked a moment ago")
+	}
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // words are several in one text, or a list: authorization servers do both.

@@ -21,8 +21,10 @@ import (
 type issuer struct {
 	url   string
 	key   *rsa.PrivateKey
+	kid   string // that tokens name
 	down  atomic.Bool
 	asked atomic.Int32 // for the discovery document
+	keys  atomic.Int32 // how often they were asked for
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -31,7 +33,7 @@ func newIssuer(t *testing.T) *issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &issuer{key: key}
+	i := &issuer{key: key, kid: "k1"}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		if i.asked.Add(1); i.down.Load() {
@@ -41,6 +43,7 @@ func newIssuer(t *testing.T) *issuer {
 		answer(w, http.StatusOK, map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		i.keys.Add(1)
 		answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k1", Algorithm: "RS256", Use: "sig"}}})
 	})
 	s := httptest.NewServer(mux)
@@ -65,7 +68,7 @@ func (i *issuer) sign(t *testing.T, alg jose.SignatureAlgorithm, key any, with m
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k1").WithType("at+jwt"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", i.kid).WithType("at+jwt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +123,41 @@ func TestProvider(t *testing.T) {
 		if _, err := p.Verify(t.Context(), i.url, resource, token); fault.KindOf(err) != fault.Unauthenticated {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestProviderKeys: tokens that name unknown keys do not make us ask the issuer for each of them.
+func TestProviderKeys(t *testing.T) {
+	i := newIssuer(t)
+	now := time.Now()
+	p := NewProvider(func() time.Time { return now })
+	t.Cleanup(p.client.CloseIdleConnections)
+	about := map[string]any{"aud": "r"}
+	good := i.sign(t, jose.RS256, i.key, about)
+	if _, err := p.Verify(t.Context(), i.url, "r", good); err != nil {
+		t.Fatal(err)
+	}
+	i.kid = "k2"
+	unknown := i.sign(t, jose.RS256, i.key, about)
+	for range 10 {
+		if _, err := p.Verify(t.Context(), i.url, "r", unknown); fault.KindOf(err) != fault.Unauthenticated {
+			t.Error(err)
+		}
+	}
+	if n := i.keys.Load(); n != 1 {
+		t.Errorf("its keys were asked for %d times", n)
+	}
+	now = now.Add(providerAgain)
+	for range 10 {
+		if _, err := p.Verify(t.Context(), i.url, "r", unknown); fault.KindOf(err) != fault.Unauthenticated {
+			t.Error(err)
+		}
+	}
+	if n := i.keys.Load(); n != 2 {
+		t.Errorf("later, its keys were asked for %d times", n)
+	}
+	if _, err := p.Verify(t.Context(), i.url, "r", good); err != nil {
+		t.Errorf("a good one beside them: %v", err)
 	}
 }
 

@@ -99,6 +99,7 @@ func NewPublic(c PublicConfig, remote auth.Remote) (*Public, error) {
 		mux.HandleFunc("GET "+pathServerOIDC, p.server)
 		mux.HandleFunc("POST "+pathRegister, p.register)
 		mux.HandleFunc("GET "+pathAuthorize, p.ask)
+		mux.HandleFunc("HEAD "+pathAuthorize, func(http.ResponseWriter, *http.Request) {}) // whoever looks at a link asks nothing
 		mux.HandleFunc("POST "+pathAuthorize, p.typed)
 		mux.HandleFunc("POST "+pathToken, p.token)
 		mux.HandleFunc("POST "+pathRevoke, p.revoke)
