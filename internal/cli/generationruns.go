@@ -45,9 +45,10 @@ var generationProduce = Command{
 		if err != nil {
 			return err
 		}
-		out, err := service.ProduceGeneration(e.resuming(ctx, a), in)
+		under := e.resuming(ctx, a)
+		out, err := service.ProduceGeneration(under, in)
 		if err != nil || out.State == api.GenerationWaits || a.Bool("no-wait") {
-			return e.showStarted(out, err)
+			return e.showStarted(out, unanswered(under, err))
 		}
 		view, err := e.becomes(ctx, service, out.Candidate, func(v api.GenerationView) (string, bool) {
 			return map[workspace.GenerationState]string{
@@ -90,10 +91,11 @@ var generationConsume = Command{
 			return err
 		}
 		done := e.waiting("reading %s ...", a.Pos(0))
-		out, err := service.ConsumeGeneration(e.resuming(ctx, a), in)
+		under := e.resuming(ctx, a)
+		out, err := service.ConsumeGeneration(under, in)
 		done()
 		if err != nil || out.State == api.GenerationWaits || a.Bool("no-wait") {
-			return e.showStarted(out, err)
+			return e.showStarted(out, unanswered(under, err))
 		}
 		var audit api.GenerationAudit
 		_, err = e.becomes(ctx, service, in.Build, func(v api.GenerationView) (string, bool) {

@@ -165,10 +165,11 @@ var jobStop = Command{
 			return err
 		}
 		done := e.waiting("Waiting for the end of %s.", a.Pos(0))
-		out, err := service.StopJob(e.resuming(ctx, a), in)
+		ctx = e.resuming(ctx, a)
+		out, err := service.StopJob(ctx, in)
 		done()
 		if err != nil {
-			return err
+			return unanswered(ctx, err)
 		}
 		err = e.Show(out, func(w io.Writer) {
 			line(w, "%s.", plain(out.Text))

@@ -60,6 +60,15 @@ func (e *Env) resuming(ctx context.Context, a Args) context.Context {
 	return e.operation(ctx)
 }
 
+// unanswered is the error of an operation that can be repeated: when the daemon went away, it says how its end is asked for.
+func unanswered(ctx context.Context, err error) error {
+	id := api.OperationOf(ctx)
+	if err == nil || id == "" || fault.From(err).Code != "daemon-gone" {
+		return err
+	}
+	return fault.From(err).Hinting("type the command again with --operation %s: it tells what came of this try, or goes on with it", id)
+}
+
 var workspaceIntegrate = Command{
 	Path: "workspace integrate", Short: "Bring the changes of a workspace into its project, all or none", Op: "workspace.integrate", Args: "WORKSPACE", Min: 1, Max: 1, Complete: workspaceNames,
 	Long: "What both sides changed is merged where that is certain; everything else is a conflict: then nothing is applied, the sides\n" +
@@ -96,7 +105,7 @@ var workspaceIntegrate = Command{
 			told()
 		}
 		if err != nil {
-			return err
+			return unanswered(ctx, err)
 		}
 		return e.showIntegration(out)
 	},
@@ -138,7 +147,7 @@ var workspaceUndo = Command{
 		out, err := service.UndoIntegration(ctx, api.UndoIntegration{Workspace: a.Pos(0), Message: a.String("message")})
 		told()
 		if err != nil {
-			return err
+			return unanswered(ctx, err)
 		}
 		return e.showIntegration(out)
 	},
