@@ -37,7 +37,7 @@ type Provider struct {
 // NewProvider makes one that has asked nobody yet.
 func NewProvider(now func() time.Time) *Provider {
 	return &Provider{now: now, client: &http.Client{
-		Transport:     &sparing{now: now, last: map[string]time.Time{}},
+		Transport:     &sparing{RoundTripper: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}, now: now, last: map[string]time.Time{}},
 		Timeout:       providerWithin,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -92,12 +92,14 @@ func (p *Provider) context() context.Context {
 
 // sparing asks for one document once in a while: the keys are looked for again for every token that names an unknown one.
 type sparing struct {
+	http.RoundTripper
 	now func() time.Time
 
 	mu   sync.Mutex // guards last
 	last map[string]time.Time
 }
 
+// RoundTrip refuses a request for what was asked for a moment ago.
 func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
 	url, now := r.URL.String(), s.now()
 	s.mu.Lock()
@@ -109,7 +111,7 @@ func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if soon {
 		return nil, errors.New("it was asked a moment ago")
 	}
-	return http.DefaultTransport.RoundTrip(r)
+	return s.RoundTripper.RoundTrip(r)
 }
 
 // words are several in one text, or a list: authorization servers do both.
