@@ -17,8 +17,8 @@ type External struct {
 	Issued  time.Time
 }
 
-// Allowed are the scopes of an external token that mean something here, if it counts. A token from before the time at which
-// remote access was turned on counts no more: turning it off has ended everything.
+// Allowed are the scopes of an external token that mean something here, if it counts. A token that may be from before
+// the time at which remote access was turned on counts no more: turning it off has ended everything.
 func (r Remote) Allowed(e External) ([]Scope, *fault.Error) {
 	refuse := func(code, format string, args ...any) ([]Scope, *fault.Error) {
 		return nil, fault.New(fault.Unauthenticated, code).Saying(format, args...).Hinting("sign in at %s again", r.Issuer)
@@ -31,7 +31,7 @@ func (r Remote) Allowed(e External) ([]Scope, *fault.Error) {
 		return refuse("access-of-another", "the access token is of another person")
 	case e.Client == "":
 		return refuse("access-of-nobody", "the access token does not say which client it is for (client_id or azp)")
-	case e.Issued.Before(r.Since.Truncate(time.Second)): // tokens have whole seconds
+	case e.Issued.Before(r.Since): // tokens have whole seconds: one of the second in which it was turned on may be from before
 		return refuse("access-over", "the access token is from before remote access was turned on")
 	case len(scopes) == 0:
 		return refuse("access-for-nothing", "the access token has none of the scopes %s", JoinScopes(RemoteScopes()))

@@ -14,7 +14,7 @@ import (
 func TestExternal(t *testing.T) {
 	on := time.Date(2026, 12, 1, 10, 0, 0, 500e6, time.UTC)
 	r := auth.Remote{On: true, URL: "https://mcp.example.org", Issuer: "https://login.example.org", Subject: "ada", Since: on}
-	good := auth.External{Issuer: r.Issuer, Subject: "ada", Client: "chat", Scopes: []string{"openid", "runtime:use", "runtime:read"}, Issued: on.Truncate(time.Second)}
+	good := auth.External{Issuer: r.Issuer, Subject: "ada", Client: "chat", Scopes: []string{"openid", "runtime:use", "runtime:read"}, Issued: on.Truncate(time.Second).Add(time.Second)}
 	scopes, err := r.Allowed(good)
 	if err != nil || !slices.Equal(scopes, auth.RemoteScopes()) {
 		t.Fatalf("%v, %v", scopes, err)
@@ -23,7 +23,7 @@ func TestExternal(t *testing.T) {
 		"access-elsewhere":   func(e *auth.External) { e.Issuer += "/" },
 		"access-of-another":  func(e *auth.External) { e.Subject = "Ada" },
 		"access-of-nobody":   func(e *auth.External) { e.Client = "" },
-		"access-over":        func(e *auth.External) { e.Issued = on.Add(-time.Second) },
+		"access-over":        func(e *auth.External) { e.Issued = on.Truncate(time.Second) }, // of the same second: nobody knows
 		"access-for-nothing": func(e *auth.External) { e.Scopes = []string{"openid", "runtime", "runtime:READ"} },
 	} {
 		e := good

@@ -56,7 +56,7 @@ func (s *SignIns) client(server catalog.Server) *http.Client {
 			dialer := &net.Dialer{Timeout: upDialWait, Control: func(_, address string, _ syscall.RawConn) error {
 				to, err := netip.ParseAddrPort(address) // after the name was looked up: what is dialled is what is checked
 				if err != nil || !near.Allows(host, to.Addr()) {
-					return fmt.Errorf("%s leads to %s, where a sign-in at this server may not go", host, address)
+					return astray(host + " leads to " + address + ", where a sign-in at this server may not go")
 				}
 				return nil
 			}}
@@ -93,9 +93,27 @@ func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.direct.RoundTrip(r)
 	}
 	if to, err := netip.ParseAddr(r.URL.Hostname()); err == nil && !t.near.Allows(r.URL.Hostname(), to) {
-		return nil, fmt.Errorf("a sign-in at this server may not go to %s", r.URL.Host)
+		return nil, astray("a sign-in at this server may not go to " + r.URL.Host)
 	}
 	return t.proxied.RoundTrip(r)
+}
+
+// astray is why a request was not sent.
+type astray string
+
+func (a astray) Error() string { return string(a) }
+
+// notReached says that a request was not answered, although it may be sent.
+func notReached(err error) bool {
+	_, sent := errors.AsType[*url.Error](err)
+	_, refused := errors.AsType[astray](err)
+	return sent && !refused
+}
+
+// cannotReach is the error for it.
+func cannotReach(what string, err error) error {
+	return fault.New(fault.Unavailable, "upstream-unreachable").Saying("%s cannot be reached: %s", what, plainCause(err)).
+		Hinting("check the URL of the entry and that the server runs").Retrying(fault.AfterWait)
 }
 
 // discovered is what a server and the authorization server that it names say.
@@ -151,6 +169,8 @@ func (s *SignIns) issuer(ctx context.Context, client *http.Client, server catalo
 	}
 	as, err := sdkauth.GetAuthServerMetadata(ctx, issuer, client)
 	switch {
+	case notReached(err):
+		return nil, cannotReach("the authorization server "+auth.RedactedURL(issuer), err)
 	case err != nil:
 		return nil, auth.SignInRefused("the authorization server %s cannot be used: %s", auth.RedactedURL(issuer), plainCause(err))
 	case as == nil:
@@ -190,8 +210,7 @@ func (s *SignIns) ask(ctx context.Context, client *http.Client, server catalog.S
 	r.Header.Set("Mcp-Method", "server/discover")
 	answer, err := client.Do(r)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "upstream-unreachable").Saying("server %s cannot be reached: %s", server.Name, upReason(err)).
-			Hinting("check the URL of the entry and that the server runs").Retrying(fault.AfterWait)
+		return nil, cannotReach("server "+server.Name, err)
 	}
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusUnauthorized {
@@ -221,6 +240,9 @@ func (s *SignIns) resourceDocument(ctx context.Context, client *http.Client, ser
 	}
 	for _, place := range slices.Compact(places) {
 		doc, err := readDocument(ctx, client, place)
+		if notReached(err) {
+			return nil, cannotReach("server "+server.Name, err)
+		}
 		if err != nil {
 			return nil, auth.SignInRefused("the document about the server at %s cannot be used: %s", auth.RedactedURL(place), plainCause(err))
 		}

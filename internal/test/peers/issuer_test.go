@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"mcpx/internal/test/rig"
 )
@@ -87,7 +88,11 @@ func TestRemoteIssuer(t *testing.T) {
 	a := away{rig.Start(t), t, "http://" + addr, http.DefaultClient}
 	issuer := startIssuer(t, a.base+"/mcp")
 	on := []string{"remote", "on", "--url", a.base, "--address", addr, "--issuer", issuer, "--subject", "ada"}
-	a.Person(on...)
+	turnOn := func() {
+		a.Person(on...)
+		time.Sleep(time.Second) // a token of this second would count for one of before
+	}
+	turnOn()
 	if status := a.Must("remote", "status"); !strings.Contains(status, issuer) || !strings.Contains(status, "ada") {
 		t.Errorf("status:\n%s", status)
 	}
@@ -121,7 +126,7 @@ func TestRemoteIssuer(t *testing.T) {
 		t.Errorf("after revoke her token gives HTTP %d", status)
 	}
 	a.Must("remote", "off")
-	a.Person(on...)
+	turnOn()
 	if status := a.call(ada); status != http.StatusUnauthorized {
 		t.Errorf("after off and on her token of before gives HTTP %d", status)
 	}

@@ -31,6 +31,7 @@ type issuer struct {
 	t    *testing.T
 	base string
 	mcp  http.Handler
+	gone func() // nobody is there any more
 
 	mu       sync.Mutex
 	document map[string]any             // members of the document about the resource that differ; nil removes one
@@ -61,11 +62,11 @@ func newIssuer(t *testing.T) *issuer {
 	}
 	i := &issuer{t: t, mcp: s.Handler(), lasts: 3600, codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]bool{}}
 	web := httptest.NewServer(i)
-	t.Cleanup(func() {
+	i.base, i.gone = web.URL, func() {
 		web.CloseClientConnections()
 		web.Close()
-	})
-	i.base = web.URL
+	}
+	t.Cleanup(i.gone)
 	return i
 }
 
@@ -288,6 +289,20 @@ func loginWith(t *testing.T, g *rig.Gateway, server string, browser func(address
 	}
 	_ = cmd.Wait() // the exit code says it
 	return all.String() + complaints.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestSignInDown: a server that is down is no reason to ask whoever runs it, also when it is known to want a sign-in.
+func TestSignInDown(t *testing.T) {
+	g := rig.Start(t)
+	i := newIssuer(t)
+	g.AddURL("notes", i.url())
+	if r := g.Run("server", "tools", "notes"); r.Code == 0 || !strings.Contains(r.Stderr, "server login notes") {
+		t.Errorf("before: exit code %d, %s", r.Code, r.Stderr)
+	}
+	i.gone()
+	if said, code := login(t, g, "notes"); code != 75 || !strings.Contains(said, "cannot be reached") {
+		t.Errorf("exit code %d\n%s", code, said)
+	}
 }
 
 // TestSignIn: a server asks for a sign-in; an agent is told who does what; a person signs in; the agent's call works; the
