@@ -290,7 +290,7 @@ func TestMergeRealHistories(t *testing.T) {
 		t.Skip("skip: no history of this repository")
 	}
 	t.Logf("of %d histories %d merge, %d in git, %d here alone", of, clean, both, alone)
-	if alone > both/100 {
+	if alone > 1+both/100 { // what lies between two changes can be read in two ways
 		t.Errorf("%d merges are clean in git, %d here alone", both, alone)
 	}
 }

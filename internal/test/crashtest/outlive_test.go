@@ -221,12 +221,22 @@ func TestDW64ManyStarts(t *testing.T) {
 		page, err := w.g.API().Jobs(t.Context(), api.JobsQuery{})
 		return err == nil && len(page.Jobs) == 0
 	})
-	page, err := w.g.API().Jobs(t.Context(), api.JobsQuery{All: true, Limit: n})
-	if err != nil || len(page.Jobs) != n {
-		t.Fatalf("%d jobs are recorded, %v", len(page.Jobs), err)
+	var all []operation.Job
+	for query := (api.JobsQuery{All: true}); ; {
+		page, err := w.g.API().Jobs(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page.Jobs...)
+		if query.Before = page.Before; query.Before == 0 {
+			break
+		}
+	}
+	if len(all) != n {
+		t.Fatalf("%d jobs are recorded", len(all))
 	}
 	rank := map[string]int{} // in the queue
-	for i, j := range page.Jobs {
+	for i, j := range all {
 		if j.Queued {
 			rank[j.Command.Argv[2]] = n - i // the newest is the first of the page
 		}
