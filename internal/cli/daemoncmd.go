@@ -136,6 +136,11 @@ var daemonStop = Command{
 		if err != nil {
 			return err
 		}
+		if state == "already_stopped" && !a.Bool("children") {
+			if err := e.hanging(ctx); err != nil {
+				return err
+			}
+		}
 		return e.Show(outcome{State: state, Ended: ended, Left: left}, func(w io.Writer) {
 			switch {
 			case state == "stopped" && left == 1:
@@ -180,6 +185,15 @@ func (e *Env) supervised(ctx context.Context) int {
 	return n
 }
 
+// hanging tells of a daemon that does not answer. Whoever starts one next waits for that instead.
+func (e *Env) hanging(ctx context.Context) error {
+	paths, err := e.Paths()
+	if err != nil {
+		return err
+	}
+	return daemon.Silent(ctx, paths)
+}
+
 func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, ended int, err error) {
 	client, err := e.Daemon()
 	if err != nil {
@@ -194,15 +208,12 @@ func (e *Env) stopDaemon(ctx context.Context, children bool) (state string, ende
 			return state, 0, err
 		}
 	}
-	if !children && state == "stopped" {
+	if !children {
 		return state, 0, nil
 	}
 	paths, err := e.Paths()
 	if err != nil {
 		return "", 0, err
-	}
-	if !children {
-		return state, 0, daemon.Silent(ctx, paths)
 	}
 	if state == "stopped" {
 		if _, err := os.Stat(paths.Owner()); err != nil {

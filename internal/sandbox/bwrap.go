@@ -19,7 +19,7 @@ func (s *Sandbox) bubblewrapped(r Request) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It does not hear the signal that ends other commands with their supervisor, so it asks for the one that it cannot miss.
+	// It does not hear the signal that ends other commands with their supervisor; nothing ignores this one.
 	argv := append(before, s.bwrap, "--die-with-parent", "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL")
 	if !r.Network {
 		argv = append(argv, "--unshare-net")

@@ -18,8 +18,11 @@ var shielded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 // that tells of the death of the parent (prctl(2), PR_SET_PDEATHSIG).
 func become(c confinement, argv []string) error {
 	runtime.LockOSThread()
-	parent := unix.Getppid()
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
+	parent, death := unix.Getppid(), unix.SIGTERM
+	if c.Shield {
+		death = unix.SIGKILL // the other one is ignored
+	}
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(death), 0, 0, 0); err != nil {
 		return fmt.Errorf("parent-death signal: %w", err)
 	}
 	// A descriptor that was left open by mistake would be a way out.
@@ -31,8 +34,9 @@ func become(c confinement, argv []string) error {
 		signal.Ignore(shielded...)
 	} else {
 		environ = own(environ)
-		// What has a handler is back at its default in the next program, what is ignored stays so.
-		signal.Notify(make(chan os.Signal, 1), shielded...)
+		// What has a handler is back at its default in the next program, what is ignored stays so. Only for these two the
+		// runtime leaves it at that; SIGTERM has its handler, which ends us: it may tell of the death of the parent.
+		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP)
 	}
 	if c.Dir != "" {
 		if err := unix.Chdir(c.Dir); err != nil {
@@ -60,7 +64,7 @@ func become(c confinement, argv []string) error {
 		}
 	}
 	if unix.Getppid() != parent {
-		return errors.New("whoever wanted the command is gone") // its signal went to our handler
+		return errors.New("whoever wanted the command is gone") // before we asked to be told
 	}
 	return &notStarted{argv[0], syscall.Exec(argv[0], argv, environ)}
 }

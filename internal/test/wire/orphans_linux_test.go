@@ -54,20 +54,22 @@ func TestDW59EndsWithItsSupervisor(t *testing.T) {
 			if err != nil || len(records) != 1 {
 				t.Fatalf("%v, %v", records, err)
 			}
-			raw, err := os.ReadFile(records[0])
 			var r struct{ Supervisor process.Identity }
-			if err != nil || json.Unmarshal(raw, &r) != nil || !process.Kill(r.Supervisor) {
-				t.Fatalf("%s, %v", raw, err)
+			var s struct{ Child process.Identity }
+			for name, into := range map[string]any{"record": &r, "started": &s} {
+				raw, err := os.ReadFile(filepath.Join(filepath.Dir(records[0]), name))
+				if err != nil || json.Unmarshal(raw, into) != nil {
+					t.Fatalf("%s, %v", raw, err)
+				}
 			}
-			for limit := time.Now().Add(20 * time.Second); ; {
-				was := beats()
-				time.Sleep(500 * time.Millisecond)
-				if beats() == was {
-					break
-				}
-				if time.Now().After(limit) {
-					t.Fatal("the command goes on without its supervisor")
-				}
+			if !s.Child.Alive() || !process.Kill(r.Supervisor) {
+				t.Fatalf("%+v, %+v", s, r)
+			}
+			rig.Until(t, 20*time.Second, "the command has ended", func() bool { return !s.Child.Alive() })
+			was := beats()
+			time.Sleep(500 * time.Millisecond)
+			if beats() != was {
+				t.Error("the command goes on without its supervisor")
 			}
 			var told struct {
 				Result struct {
