@@ -546,6 +546,7 @@ func TestJobManyBytes(t *testing.T) {
 		most = max(most, s.onDisk(t, ref, operation.Stdout))
 		time.Sleep(time.Millisecond)
 	}
+	most = max(most, s.onDisk(t, ref, operation.Stdout))
 	if most == 0 || most > 64<<20 {
 		t.Errorf("%d bytes were on the disk", most)
 	}
