@@ -67,7 +67,7 @@ func (s *SignIns) client(server catalog.Server) *http.Client {
 	proxied := &http.Transport{Proxy: s.cfg.Proxy, TLSHandshakeTimeout: upTLSWait, DisableKeepAlives: true, MaxResponseHeaderBytes: upMaxHeader}
 	return &http.Client{
 		Timeout:   signInAnswer,
-		Transport: signInTransport{near: near, direct: direct, proxied: proxied, proxy: s.cfg.Proxy, agent: "mcpx/" + s.cfg.Version},
+		Transport: &signInTransport{near: near, direct: direct, proxied: proxied, proxy: s.cfg.Proxy, agent: "mcpx/" + s.cfg.Version},
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			if via[0].Method != http.MethodGet || len(via) > upMaxRedirects || !upSameOrigin(next.URL, via[0].URL) || next.URL.User != nil {
 				return http.ErrUseLastResponse
@@ -84,9 +84,11 @@ type signInTransport struct {
 	direct, proxied *http.Transport
 	proxy           func(*http.Request) (*url.URL, error)
 	agent           string
+	last            error // why the last request got no answer; one client asks one thing at a time
 }
 
-func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *signInTransport) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+	defer func() { t.last = err }()
 	r = r.Clone(r.Context()) // a RoundTripper leaves what it was given
 	r.Header.Set("User-Agent", t.agent)
 	if by, err := t.proxy(r); err != nil || by == nil {
@@ -103,17 +105,23 @@ type astray string
 
 func (a astray) Error() string { return string(a) }
 
-// notReached says that a request was not answered, although it may be sent.
-func notReached(err error) bool {
-	_, sent := errors.AsType[*url.Error](err)
-	_, refused := errors.AsType[astray](err)
-	return sent && !refused
+// notReached is why the last request of a client got no answer, although it may be sent; nil: it got one. The transport says
+// it: the error of who asked through it may be about what the answer says.
+func notReached(client *http.Client) error {
+	t, ok := client.Transport.(*signInTransport)
+	if !ok {
+		return nil
+	}
+	if _, refused := errors.AsType[astray](t.last); refused {
+		return nil
+	}
+	return t.last
 }
 
 // cannotReach is the error for it.
 func cannotReach(what string, err error) error {
 	return fault.New(fault.Unavailable, "upstream-unreachable").Saying("%s cannot be reached: %s", what, plainCause(err)).
-		Hinting("check the URL of the entry and that the server runs").Retrying(fault.AfterWait)
+		Hinting("check that it runs, and the URL of the entry").Retrying(fault.AfterWait)
 }
 
 // discovered is what a server and the authorization server that it names say.
@@ -168,9 +176,10 @@ func (s *SignIns) issuer(ctx context.Context, client *http.Client, server catalo
 		return nil, err
 	}
 	as, err := sdkauth.GetAuthServerMetadata(ctx, issuer, client)
+	down := notReached(client)
 	switch {
-	case notReached(err):
-		return nil, cannotReach("the authorization server "+auth.RedactedURL(issuer), err)
+	case err != nil && down != nil:
+		return nil, cannotReach("the authorization server "+auth.RedactedURL(issuer), down)
 	case err != nil:
 		return nil, auth.SignInRefused("the authorization server %s cannot be used: %s", auth.RedactedURL(issuer), plainCause(err))
 	case as == nil:
@@ -240,8 +249,12 @@ func (s *SignIns) resourceDocument(ctx context.Context, client *http.Client, ser
 	}
 	for _, place := range slices.Compact(places) {
 		doc, err := readDocument(ctx, client, place)
-		if notReached(err) {
-			return nil, cannotReach("server "+server.Name, err)
+		if down := notReached(client); err != nil && down != nil {
+			what := "server " + server.Name
+			if originOf(place) != originOf(server.HTTP.URL) {
+				what = "the document about server " + server.Name + " at " + auth.RedactedURL(place)
+			}
+			return nil, cannotReach(what, down)
 		}
 		if err != nil {
 			return nil, auth.SignInRefused("the document about the server at %s cannot be used: %s", auth.RedactedURL(place), plainCause(err))

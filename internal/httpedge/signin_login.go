@@ -48,6 +48,9 @@ func (s *SignIns) SignIn(ctx context.Context, server catalog.Server, in auth.Log
 	}
 	client := s.client(server)
 	found, err := s.discover(ctx, client, server, st.asks)
+	if err != nil && ctx.Err() != nil {
+		err = givenUp(ctx)
+	}
 	if err != nil || found == nil {
 		return auth.SignIn{}, err
 	}
@@ -69,6 +72,8 @@ func (s *SignIns) SignIn(ctx context.Context, server catalog.Server, in auth.Log
 	if err != nil {
 		if refused, ok := errors.AsType[*tokenError](err); ok {
 			err = fault.New(fault.Denied, "sign-in-refused").Saying("%s", refused.Error()).Hinting("nobody was signed in; try again with `mcpx server login %s`", server.Name)
+		} else if ctx.Err() != nil {
+			err = givenUp(ctx)
 		}
 		return auth.SignIn{}, err
 	}
@@ -196,7 +201,7 @@ func (s *SignIns) listen(in auth.LogIn, old *grant) (*comeback, error) {
 		l, err = net.Listen("tcp4", "127.0.0.1:0")
 	}
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "sign-in-port").Saying("nothing can be listened to at 127.0.0.1:%d", port).
+		return nil, fault.New(fault.Busy, "sign-in-port").Saying("nothing can be listened to at 127.0.0.1:%d", port).
 			Hinting("is it in use? choose another one with --port").Retrying(fault.AfterFix).Because(err)
 	}
 	host := l.Addr().String()
@@ -243,12 +248,17 @@ func (b *comeback) wait(ctx context.Context) (url.Values, error) {
 	case got := <-b.got:
 		return got, nil
 	case <-ctx.Done():
+		return nil, givenUp(ctx)
 	}
+}
+
+// givenUp is why a sign-in ended whose context is done, whatever it waited for then.
+func givenUp(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errTooLate) {
-		return nil, fault.New(fault.Unavailable, "sign-in-late").Saying("nobody signed in in time").
+		return fault.New(fault.Unavailable, "sign-in-late").Saying("nobody signed in in time").
 			Hinting("try again; --timeout gives more time").Retrying(fault.AfterFix)
 	}
-	return nil, fault.New(fault.Canceled, "canceled").Saying("the sign-in was given up").Because(context.Cause(ctx))
+	return fault.New(fault.Canceled, "canceled").Saying("the sign-in was given up").Because(context.Cause(ctx))
 }
 
 // close ends the listener; a page that is being written is finished.

@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -234,6 +235,50 @@ func TestSignInSurvivesFailures(t *testing.T) {
 	}
 	if b.store.records[recordOf(b.server)] == "" {
 		t.Error("the record is gone before the next sign-in")
+	}
+}
+
+// TestSignInGivenUp: who gives up, or has no more time, while a server lets it wait is told so, and not that the server is
+// down; a port that is taken is nobody's fault but of who named it.
+func TestSignInGivenUp(t *testing.T) {
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, c := range map[string]struct {
+		in   auth.LogIn
+		hang bool
+		code string
+		kind fault.Kind
+	}{
+		"given up":    {auth.LogIn{}, true, "canceled", fault.Canceled},
+		"too late":    {auth.LogIn{Within: 50 * time.Millisecond}, true, "sign-in-late", fault.Unavailable},
+		"port in use": {auth.LogIn{Port: taken.Addr().(*net.TCPAddr).Port}, false, "sign-in-port", fault.Busy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newSignInBench(t, nil)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			b.handles(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case c.hang && c.in.Within == 0:
+					leave()
+					fallthrough
+				case c.hang:
+					_, _ = io.Copy(io.Discard, r.Body) // else nobody sees that the client left
+					<-r.Context().Done()
+				case r.URL.Path == "/mcp":
+					w.WriteHeader(http.StatusUnauthorized)
+				default:
+					w.WriteHeader(http.StatusNotFound)
+				}
+			})
+			_, err := b.SignIn(ctx, b.server, c.in, func(string, time.Time) error { return nil })
+			if f := fault.From(err); err == nil || f.Code != c.code || f.Kind != c.kind {
+				t.Errorf("%v (%s), want %s", err, fault.KindOf(err), c.code)
+			}
+		})
 	}
 }
 

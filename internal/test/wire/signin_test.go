@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -36,6 +37,7 @@ type issuer struct {
 	mu       sync.Mutex
 	document map[string]any             // members of the document about the resource that differ; nil removes one
 	metadata map[string]any             // the same of the metadata of the authorization server
+	about    string                     // where the 401 says that the document is; "" for where it is
 	answer   map[string]string          // the same of the answer at the callback; "" removes one
 	lasts    int                        // seconds that an access token counts
 	machine  func(r *http.Request) bool // whether a client proves that it is who it says; nil: none signs in for itself
@@ -141,7 +143,7 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	i.bearers = append(i.bearers, token)
 	scope, counts := i.access[token]
-	needs, challenge := i.needs, fmt.Sprintf("Bearer resource_metadata=%q", i.base+"/.well-known/oauth-protected-resource/mcp")
+	needs, challenge := i.needs, fmt.Sprintf("Bearer resource_metadata=%q", cmp.Or(i.about, i.base+"/.well-known/oauth-protected-resource/mcp"))
 	if i.scopes != "" {
 		challenge += fmt.Sprintf(", scope=%q", i.scopes)
 	}
@@ -302,6 +304,29 @@ func TestSignInDown(t *testing.T) {
 	i.gone()
 	if said, code := login(t, g, "notes"); code != 75 || !strings.Contains(said, "cannot be reached") {
 		t.Errorf("exit code %d\n%s", code, said)
+	}
+
+	// One whose authorization server, or whose document at another host, is down; and one whose endpoint cannot be read.
+	up, gone := newIssuer(t), newIssuer(t)
+	gone.gone()
+	for name, c := range map[string]struct {
+		set    func()
+		code   int
+		says   string
+		unsaid string
+	}{
+		"issuer":   {func() { up.document = map[string]any{"authorization_servers": []string{gone.base}} }, 75, "the authorization server " + gone.base + " cannot be reached", "server issuer cannot"},
+		"document": {func() { up.about = gone.base + "/about" }, 75, "at " + gone.base + "/about cannot be reached", "server document cannot"},
+		"endpoint": {func() { up.metadata = map[string]any{"jwks_uri": "https://keys.example/%zz"} }, 7, "cannot be used", "cannot be reached"},
+	} {
+		up.set(func() {
+			up.document, up.metadata, up.about = nil, nil, ""
+			c.set()
+		})
+		g.AddURL(name, up.url())
+		if said, code := login(t, g, name); code != c.code || !strings.Contains(said, c.says) || strings.Contains(said, c.unsaid) {
+			t.Errorf("%s: exit code %d, want %d\n%s", name, code, c.code, said)
+		}
 	}
 }
 
