@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // groupPoll is how often the end of a group is looked for. The kernel has no event for "the last member left", and a
@@ -159,34 +161,44 @@ func signalOne(id Identity, sig syscall.Signal) {
 
 // KillOrphans kills the group that leader led, if that can be proved. It reports whether something was killed.
 func KillOrphans(leader Identity) bool {
-	return len(orphans(leader)) > 0 && syscall.Kill(-leader.Pid, syscall.SIGKILL) == nil
+	ids, _ := orphans(leader)
+	return len(ids) > 0 && syscall.Kill(-leader.Pid, syscall.SIGKILL) == nil
 }
 
-// orphans are the members of the group that leader led: the leader still runs with this identity, or it has ended and its group
-// lives on with members that are younger.
-func orphans(leader Identity) (ids []Identity) {
+// orphans are the members of the group that leader led: the leader still runs with this identity, led, or it has ended and its
+// group lives on with members that are younger.
+func orphans(leader Identity) (ids []Identity, led bool) {
 	boot, err := bootID()
 	if err != nil || boot != leader.Boot || leader.Pid <= 1 {
-		return nil
+		return nil, false
 	}
 	for _, s := range processes() {
 		if s.pid == leader.Pid && s.start != leader.Start {
-			return nil // the pid is used again, so the group had ended before
+			return nil, false // the pid is used again, so the group had ended before
 		}
 		if s.pgid != leader.Pid || s.start < leader.Start {
 			continue
 		}
 		if id, err := s.identity(); err == nil {
 			ids = append(ids, id)
+			led = led || id == leader
 		}
 	}
-	return ids
+	return ids, led
 }
 
-// Remains are the processes that go on when nobody watches them any more: the group that leader led, and, where the system tells,
-// those that were started with this variable, NAME=value, in their environment, wherever they went.
-func Remains(leader Identity, variable string) []Identity {
-	ids := orphans(leader)
+// Remains are the processes that go on when nobody watches them any more: the group that leader led in the session of that
+// number, and, where the system tells, those that were started with this variable, NAME=value, in their environment, wherever they
+// went. They may be asked for days later, when the number of a leader that has ended may have become that of a stranger's group: then
+// it is the session that proves whose it is.
+func Remains(leader Identity, session int, variable string) []Identity {
+	ids, led := orphans(leader)
+	if !led {
+		ids = slices.DeleteFunc(ids, func(id Identity) bool {
+			sid, err := unix.Getsid(id.Pid)
+			return err != nil || sid != session
+		})
+	}
 	for _, id := range having(variable) {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"mcpx/internal/fault"
 	"mcpx/internal/process"
@@ -178,6 +180,37 @@ func TestKillOrphansWithoutLeader(t *testing.T) {
 	}
 	if left := c.EndGroup(5 * time.Second); left != nil {
 		t.Errorf("survivors %v", left)
+	}
+}
+
+// TestRemainsWithoutLeader: a group whose leader has ended is ours when its session is, or when its members tell so by their
+// environment; a number alone may have come to a stranger.
+func TestRemainsWithoutLeader(t *testing.T) {
+	variable := "MCPX_REMAINS=" + t.TempDir()
+	start := func(text string) *process.Child {
+		c := shell(t, text)
+		<-c.Done()
+		return c
+	}
+	session, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start("sleep 600 & exit 0")
+	if left := process.Remains(c.ID, session, variable); len(left) != 1 {
+		t.Errorf("of our session: %v", left)
+	}
+	if left := process.Remains(c.ID, c.ID.Pid, variable); len(left) != 0 {
+		t.Errorf("of another session: %v", left)
+	}
+	if runtime.GOOS != "linux" {
+		return // the environment of a process is not told
+	}
+	c = start("export " + variable + "; sleep 600 & exit 0")
+	for limit := time.Now().Add(10 * time.Second); len(process.Remains(c.ID, c.ID.Pid, variable)) != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) { // sleep has its environment when it is executed
+			t.Fatal("not found by its environment")
+		}
 	}
 }
 

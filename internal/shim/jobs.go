@@ -185,7 +185,12 @@ func (d jobDir) remains() ([]process.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	return process.Remains(started.Child, "TMPDIR="+sp.Temp), nil // no other command has this directory
+	r, err := readJob(d.record(), func(r *jobRecord) int { return r.Format })
+	if err != nil {
+		return nil, err
+	}
+	// The supervisor leads the session of the command. No other command has this directory.
+	return process.Remains(started.Child, r.Supervisor.Pid, "TMPDIR="+sp.Temp), nil
 }
 
 func pids(ids []process.Identity) (all []int) {
