@@ -275,7 +275,8 @@ func (s *Jobs) Stopped(_ context.Context, ref operation.JobRef, by string) (surv
 	return d.unwatched()
 }
 
-// unwatched carries on a stop that no supervisor carries out any more: what lives on after its grace is killed.
+// unwatched carries on a stop that no supervisor carries out any more: what lives on after its grace is killed, and
+// what that does not end in time has outlived the stop.
 func (d jobDir) unwatched() (survivors []int, done bool, err error) {
 	left, err := d.remains()
 	if err != nil || len(left) == 0 {
@@ -289,14 +290,20 @@ func (d jobDir) unwatched() (survivors []int, done bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	waited := time.Since(info.ModTime())
-	if waited < wish.Grace {
+	// The clock of files may have been set back since: then nobody waits for it for longer than the grace.
+	if time.Since(info.ModTime()).Abs() < wish.Grace {
 		return nil, false, nil
 	}
-	for _, id := range left {
-		process.Kill(id)
+	for limit := time.Now().Add(groupWait); len(left) > 0 && time.Now().Before(limit); {
+		for _, id := range left {
+			process.Kill(id)
+		}
+		time.Sleep(goneEvery)
+		if left, err = d.remains(); err != nil {
+			return nil, false, err
+		}
 	}
-	return pids(left), waited > wish.Grace+groupWait, nil
+	return pids(left), true, nil
 }
 
 // Feed appends to the standard input of a job.

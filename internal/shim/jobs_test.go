@@ -440,37 +440,45 @@ func TestJobLosesItsSupervisor(t *testing.T) {
 }
 
 // TestJobLeavesSurvivors: DW-59. What a command has left behind in a session of its own is told when its supervisor is killed, and
-// ended by a stop.
+// ended by a stop: not within its grace, and by the first look after it, however late that is and whatever the clock was set to.
 func TestJobLeavesSurvivors(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("skip: this system does not tell what has left its group")
 	}
 	s := newShed(t)
-	dir := t.TempDir()
-	ref, _ := s.shell(t, `setsid sh -c 'trap "" TERM; echo $$ > pid; while :; do sleep 600; done' >/dev/null 2>&1 & until [ -s pid ]; do sleep 0.01; done; echo begun; exec sleep 600`,
-		func(o *operation.StartJob) { o.Dir = dir })
-	s.until(t, ref, "output", func(operation.JobEvidence) bool { return len(s.all(t, ref, operation.Stdout)) > 0 })
-	raw, err := os.ReadFile(filepath.Join(dir, "pid"))
-	left, bad := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil || bad != nil {
-		t.Fatal(err, bad)
-	}
-	t.Cleanup(func() { _ = syscall.Kill(-left, syscall.SIGKILL) }) // when the stop did not
-	if !process.Kill(s.supervisorOf(t, ref)) {
-		t.Fatal("no supervisor")
-	}
-	e := s.until(t, ref, "the lock", func(e operation.JobEvidence) bool { return !e.Held })
-	if !slices.Contains(e.Survivors, left) || !e.GoesOn() {
-		t.Errorf("%d goes on, survivors are %v", left, e.Survivors)
-	}
-	s.stop(t, ref, "op-stop", "TERM", 50*time.Millisecond)
-	s.until(t, ref, "the end of what it left behind", func(e operation.JobEvidence) bool {
-		_, done, err := s.Stopped(t.Context(), ref, "op-stop")
-		if err != nil {
+	for _, at := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
+		dir := t.TempDir()
+		ref, _ := s.shell(t, `setsid sh -c 'trap "" TERM; echo $$ > pid; while :; do sleep 600; done' >/dev/null 2>&1 & until [ -s pid ]; do sleep 0.01; done; echo begun; exec sleep 600`,
+			func(o *operation.StartJob) { o.Dir = dir })
+		s.until(t, ref, "output", func(operation.JobEvidence) bool { return len(s.all(t, ref, operation.Stdout)) > 0 })
+		raw, err := os.ReadFile(filepath.Join(dir, "pid"))
+		left, bad := strconv.Atoi(strings.TrimSpace(string(raw)))
+		if err != nil || bad != nil {
+			t.Fatal(err, bad)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(-left, syscall.SIGKILL) }) // when the stop did not
+		if !process.Kill(s.supervisorOf(t, ref)) {
+			t.Fatal("no supervisor")
+		}
+		e := s.until(t, ref, "the lock", func(e operation.JobEvidence) bool { return !e.Held })
+		if !slices.Contains(e.Survivors, left) || !e.GoesOn() {
+			t.Errorf("%d goes on, survivors are %v", left, e.Survivors)
+		}
+		s.stop(t, ref, "op-stop", "TERM", time.Hour)
+		if _, done, err := s.Stopped(t.Context(), ref, "op-stop"); done || err != nil || !slices.Contains(s.look(t, ref).Survivors, left) {
+			t.Errorf("within the grace: done %t, %v", done, err)
+		}
+		wish := filepath.Join(s.state, "jobs", fmt.Sprintf("%s.%d", ref.ID, ref.Attempt), "stop")
+		if err := os.Chtimes(wish, time.Time{}, time.Now().Add(at)); err != nil {
 			t.Fatal(err)
 		}
-		return done && !e.GoesOn()
-	})
+		if survivors, done, err := s.Stopped(t.Context(), ref, "op-stop"); len(survivors) > 0 || !done || err != nil {
+			t.Errorf("the wish is of %s: survivors are %v, done %t, %v", at, survivors, done, err)
+		}
+		if s.look(t, ref).GoesOn() {
+			t.Error("it goes on after the stop")
+		}
+	}
 }
 
 // TestFence: a supervisor that comes after the fence starts nothing, and nothing is fenced off that was started.
