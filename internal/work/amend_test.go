@@ -22,19 +22,6 @@ type killed struct {
 
 func (killed) run(context.Context) (any, error) { return nil, undecided(errors.New("the daemon ends")) }
 
-// between lets something happen between the dispatch of a tool and its effect.
-func (s *shop) between(tool string, wrap func(effect) effect) (again func()) {
-	begin := s.tools[tool].begin
-	s.tools[tool].begin = func(ctx context.Context, svc *Service, t *turn) (effect, error) {
-		e, err := begin(ctx, svc, t)
-		if err != nil {
-			return nil, err
-		}
-		return wrap(e), nil
-	}
-	return func() { s.tools[tool].begin = begin }
-}
-
 func (s *shop) amend(t *testing.T, handle, id string) operation.Answer {
 	t.Helper()
 	return s.do(t, "amend_workspace_scope", `"handle":%q,"add":["docs"],"remove":["src"],"operation_id":%q`, handle, id)

@@ -241,7 +241,7 @@ func (c *creation) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.
 		if err := claim(ctx, tx, c.w); err != nil {
 			return err
 		}
-		if err := c.undisturbed(ctx, tx); err != nil {
+		if err := undisturbed(ctx, tx, c.whole); err != nil {
 			return err
 		}
 	case operation.Succeeded:
@@ -257,7 +257,7 @@ func (c *creation) keep(ctx context.Context, tx store.Tx, t *turn, a *operation.
 		if err := c.stillThere(ctx, tx); err != nil {
 			return err
 		}
-		if err := c.undisturbed(ctx, tx); err != nil {
+		if err := undisturbed(ctx, tx, c.whole); err != nil {
 			return err
 		}
 	case operation.Failed, operation.Unknown:
@@ -279,11 +279,13 @@ func claim(ctx context.Context, r store.Reader, w workspace.Workspace) error {
 }
 
 // undisturbed refuses while work comes into the project: a BASE with a part of it would be the state of no instant that somebody wanted.
-// It is asked before the copy and after it: what began and ended in between has moved files that were copied. TREE_MOVED_DURING_COPY.
-func (c *creation) undisturbed(ctx context.Context, r store.Reader) error {
+// It is asked before the project is read and after it: what began and ended in between has moved files that were copied. TREE_MOVED_DURING_COPY.
+func undisturbed(ctx context.Context, r store.Reader, read ...workspace.Scope) error {
 	all, err := workspace.All(ctx, r, workspace.ListWorkspaces{States: []workspace.State{workspace.Integrating}})
 	for _, w := range all {
-		if slices.ContainsFunc(w.Mutable, func(s workspace.Scope) bool { return workspace.Overlaps(c.whole, s) }) {
+		if slices.ContainsFunc(w.Mutable, func(s workspace.Scope) bool {
+			return slices.ContainsFunc(read, func(r workspace.Scope) bool { return workspace.Overlaps(r, s) })
+		}) {
 			return operation.Refuse(workspace.MovedDuringCopy, "the workspace %s is being integrated; a copy would have a part of that", w.ID).Retrying(fault.AfterWait).
 				With("workspace_id", w.ID).Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.ID}, Why: "whether it is integrated"})
 		}

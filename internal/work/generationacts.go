@@ -138,7 +138,6 @@ func generationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.acknowledge(ctx, b.By)
 	if end := s.pending.of(b.Candidate); end != nil && in.WaitMS > 0 {
 		if err := t.wait(ctx, end); err != nil {
 			return nil, err
@@ -147,6 +146,7 @@ func generationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 			return nil, err
 		}
 	}
+	s.acknowledge(ctx, t, b.By)
 	out := generationShown{Job: b.Job, Inputs: b.Inputs, Validators: s.shownValidators(b.Validators)}
 	err = s.cfg.DB.View(ctx, func(r store.Reader) (err error) {
 		if out.briefGeneration, err = briefGenerationOf(ctx, r, b.Generation); err != nil || b.Ready.IsZero() {

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"mcpx/internal/event"
 	"mcpx/internal/fault"
 	"mcpx/internal/operation"
 	"mcpx/internal/policy"
@@ -539,6 +540,13 @@ func TestDuplicateWorkspace(t *testing.T) {
 	if a.Refusal != nil && a.Refusal.Details["operation_id"] != "create-01" {
 		t.Errorf("it names %v", a.Refusal.Details)
 	}
+	status := fmt.Sprintf(`{"handle":%q}`, first.Handle)
+	by := Call{Tool: "workspace_status", Args: []byte(status), Principal: session.Operator, Gone: func() bool { return true }}
+	read[workspaceShown](t, s.Do(t.Context(), by)) // an answer that nobody reads
+	by = Call{Tool: "operation_status", Args: []byte(`{"operation_id":"create-01"}`), Principal: session.Operator, Gone: by.Gone}
+	read[struct{}](t, s.Do(t.Context(), by))
+	read[workspaceShown](t, s.ForPerson(t.Context(), event.Actor{Principal: session.Operator}, "workspace_status", []byte(status))) // a person looks
+	refused(t, create("create-02"), operation.PossibleDuplicate, fault.AfterFix)
 	read[workspaceShown](t, s.do(t, "workspace_status", `"handle":%q`, first.Handle))
 	read[openedWorkspace](t, create("create-02"))
 }

@@ -125,7 +125,6 @@ func commandStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.acknowledge(ctx, j.By)
 	switch l := s.jobs.find(j.ID); {
 	case l != nil && in.WaitMS > 0:
 		if err := t.wait(ctx, l.done); err != nil {
@@ -141,6 +140,7 @@ func commandStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 			return nil, err
 		}
 	}
+	s.acknowledge(ctx, t, j.By)
 	ask := outputAsk{}
 	if in.Output != nil {
 		ask = *in.Output
@@ -148,8 +148,12 @@ func commandStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 	return s.statusOf(ctx, j, ask)
 }
 
-// acknowledge notes that somebody asked about an operation, or used what it has made: it is no longer in the way of the same call under another id.
-func (s *Service) acknowledge(ctx context.Context, n operation.Name) {
+// acknowledge notes that whoever made an operation asked about it, or used what it has made: it is no longer in the way of the same call
+// under another id. What anybody else does, or an answer that nobody reads, tells its caller nothing.
+func (s *Service) acknowledge(ctx context.Context, t *turn, n operation.Name) {
+	if t.person || n.Namespace != t.Principal || t.unheard() {
+		return
+	}
 	row, err := s.find(ctx, n)
 	if err != nil || row == nil || row.Acked || !row.State.Final() {
 		return // what is under way is in the way whoever asked

@@ -373,7 +373,7 @@ func (s *Service) recorded(ctx context.Context, t *turn, data any, state operati
 func (s *Service) record(ctx context.Context, tx store.Tx, t *turn, state operation.State, a *operation.Answer) error {
 	t.op.State, t.op.Ended = state, s.cfg.Now()
 	// Whoever waited has the end of a command with this answer; of every other one it is shown by a later question.
-	t.op.Acked = t.op.Acked || t.tool.Name == "execute_command" && !t.left.Load() && (t.Gone == nil || !t.Gone()) && !t.op.Recovery
+	t.op.Acked = t.op.Acked || t.tool.Name == "execute_command" && !t.left.Load() && !t.unheard() && !t.op.Recovery
 	if t.op.Begun.IsZero() {
 		t.op.Begun = t.op.Ended
 	}

@@ -542,6 +542,11 @@ func (r *resumption) keep(ctx context.Context, tx store.Tx, t *turn, a *operatio
 		if err := claim(ctx, tx, w); err != nil {
 			return err
 		}
+		if r.was.Rebased != nil {
+			if err := undisturbed(ctx, tx, w.Mutable...); err != nil {
+				return err
+			}
+		}
 		if now, err := tx.WorkspaceByID(ctx, workspace.ByID{ID: w.ID}); err == nil && now.Rev != w.Rev {
 			return now.Exactly(w.Handle())
 		} else if err != nil && fault.KindOf(err) != fault.NotFound {

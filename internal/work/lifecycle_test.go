@@ -353,19 +353,82 @@ func TestRebase(t *testing.T) {
 	}
 }
 
+// between lets something happen between the dispatch of a tool and its effect.
+func (s *shop) between(tool string, wrap func(effect) effect) (again func()) {
+	begin := s.tools[tool].begin
+	s.tools[tool].begin = func(ctx context.Context, svc *Service, t *turn) (effect, error) {
+		e, err := begin(ctx, svc, t)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(e), nil
+	}
+	return func() { s.tools[tool].begin = begin }
+}
+
+// disturbed is a resumption during which something happens after it has read the project.
+type disturbed struct {
+	*resumption
+	happens func()
+}
+
+func (d disturbed) stage(ctx context.Context) (any, error) {
+	got, err := d.resumption.stage(ctx)
+	d.happens()
+	return got, err
+}
+
+// TestRebaseBesideIntegration: as TestCopyBesideIntegration, of a BASE that a rebase makes.
+func TestRebaseBesideIntegration(t *testing.T) {
+	s := newShop(t)
+	_, first := s.workspaceOf(t, "create-01", `"mutable":["docs/guide.md"],"on_overlap":"allow"`)
+	other := s.row(t, first.ID)
+	put := func(state workspace.State) {
+		t.Helper()
+		other.State = state
+		if err := s.db.Change(t.Context(), func(tx store.Tx) error { return tx.PutWorkspace(t.Context(), workspace.PutWorkspace{Workspace: other}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handle, w := s.workspaceOf(t, "create-02", `"mutable":["docs"],"on_overlap":"allow"`)
+	read[struct{}](t, s.do(t, "suspend_workspace", `"handle":%q,"reason":"tomorrow","operation_id":"suspend-1"`, handle))
+	s.save(t, "docs/guide.md", "theirs\n")
+	base := s.row(t, w.ID).Base
+	n := 0
+	resume := func() operation.Answer {
+		n++
+		return s.do(t, "resume_workspace", `"ws":%q,"rebase":true,"operation_id":"resume-%02d"`, w.ID, n)
+	}
+	put(workspace.Integrating) // before it has read the project
+	refused(t, resume(), workspace.MovedDuringCopy, fault.AfterWait)
+	put(workspace.Open)
+	again := s.between("resume_workspace", func(e effect) effect {
+		return disturbed{e.(*resumption), func() { put(workspace.Integrating) }}
+	})
+	refused(t, resume(), workspace.MovedDuringCopy, fault.AfterWait)
+	again()
+	put(workspace.Open)
+	if now := s.row(t, w.ID); now.State != workspace.Suspended || now.Base.Rev != base.Rev {
+		t.Errorf("it is %s on BASE %d", now.State, now.Base.Rev)
+	}
+	if a := read[resumed](t, resume()); fmt.Sprint(a.Taken) != "[docs/guide.md]" {
+		t.Errorf("afterwards: %v", a.Taken)
+	}
+}
+
 // TestDW36InProgress: DW-36. A copy that takes longer than its caller waits is under way when that is answered, and goes on: the workspace
 // is open when operation_status says that it has ended, and the same call has its answer.
 func TestDW36InProgress(t *testing.T) {
 	s := newShop(t)
 	tool := s.tools["create_agent_workspace"]
-	begin, copied := tool.begin, make(chan struct{})
+	begin, staged, copied := tool.begin, make(chan struct{}), make(chan struct{})
 	tool.wait = 1
 	tool.begin = func(ctx context.Context, s *Service, t *turn) (effect, error) {
 		e, err := begin(ctx, s, t)
 		if err != nil {
 			return nil, err
 		}
-		return meanwhile{e.(*creation), func() { <-copied }}, nil
+		return meanwhile{e.(*creation), func() { close(staged); <-copied }}, nil
 	}
 	create := func() operation.Answer {
 		return s.do(t, "create_agent_workspace", `"purpose":"much","mutable":["docs"],"operation_id":"create-01"`)
@@ -377,6 +440,7 @@ func TestDW36InProgress(t *testing.T) {
 			t.Errorf("%s, %+v", a.Status, a.Next)
 		}
 	}
+	<-staged // its callers may be answered before it has claimed anything
 	if list := read[reconciled](t, s.do(t, "reconcile_project_state", `"limit":5`)); len(list.Workspaces) != 1 || list.Workspaces[0].State != workspace.Creating {
 		t.Errorf("meanwhile: %+v", list.Workspaces)
 	}

@@ -52,7 +52,9 @@ func operationStatus(ctx context.Context, s *Service, t *turn) (any, error) {
 		}
 		return nil, operation.Refuse(operation.OperationUnknown, "there is no operation %.128q: its call was never accepted, so it may be made", in.OperationID)
 	}
-	s.acknowledge(ctx, name)
+	if row.State.Final() { // an end after this look is not told
+		s.acknowledge(ctx, t, name)
+	}
 	out := struct {
 		Operation operation.Standing  `json:"operation"`
 		Tool      string              `json:"tool"`

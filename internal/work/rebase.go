@@ -6,6 +6,7 @@ import (
 
 	"mcpx/internal/operation"
 	"mcpx/internal/session"
+	"mcpx/internal/store"
 	"mcpx/internal/text"
 	"mcpx/internal/tree"
 	"mcpx/internal/workspace"
@@ -27,6 +28,10 @@ func (r *resumption) rebase(ctx context.Context) error {
 		return err
 	}
 	defer at.close()
+	err = r.s.cfg.DB.View(ctx, func(tx store.Reader) error { return undisturbed(ctx, tx, r.p.Mutable...) })
+	if err != nil {
+		return err
+	}
 	after, err := r.s.lastIntegration(ctx)
 	if err != nil {
 		return err

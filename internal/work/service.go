@@ -192,6 +192,9 @@ func (t *turn) text(name string) (out string) {
 	return out
 }
 
+// unheard says that nobody will read the answer.
+func (t *turn) unheard() bool { return t.Gone != nil && t.Gone() }
+
 // patience is how long the caller waits; usual is in milliseconds, for a call that does not say.
 func (t *turn) patience(usual int) time.Duration {
 	ms := usual

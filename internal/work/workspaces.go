@@ -38,7 +38,7 @@ func (s *Service) packet(ctx context.Context, t *turn, ref string, act session.A
 	})
 	t.op.Project, t.op.Session = p.Workspace.Project, p.Admission.Session.ID
 	if err == nil {
-		s.acknowledge(ctx, p.By) // whoever has a handle has heard of what made it
+		s.acknowledge(ctx, t, p.By) // whoever has a handle has heard of what made it
 	}
 	return p, err
 }
