@@ -23,6 +23,7 @@ type issuer struct {
 	key   *rsa.PrivateKey
 	kid   string // that tokens name
 	down  atomic.Bool
+	lost  atomic.Bool  // its keys cannot be had
 	asked atomic.Int32 // for the discovery document
 	keys  atomic.Int32 // how often they were asked for
 }
@@ -43,7 +44,10 @@ func newIssuer(t *testing.T) *issuer {
 		answer(w, http.StatusOK, map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		i.keys.Add(1)
+		if i.keys.Add(1); i.lost.Load() {
+			http.Error(w, "down", http.StatusBadGateway)
+			return
+		}
 		answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k1", Algorithm: "RS256", Use: "sig"}}})
 	})
 	s := httptest.NewServer(mux)
@@ -161,6 +165,43 @@ func TestProviderKeys(t *testing.T) {
 	}
 	if _, err := p.Verify(t.Context(), i.url, "r", good); err != nil {
 		t.Errorf("a good one beside them: %v", err)
+	}
+}
+
+// TestProviderKeysLost: keys that cannot be had are no fault of the token, also while they are not looked for again. What is no
+// token is none all the same.
+func TestProviderKeysLost(t *testing.T) {
+	i, other := newIssuer(t), newIssuer(t)
+	i.lost.Store(true)
+	now := time.Now()
+	p := NewProvider(func() time.Time { return now })
+	good := i.sign(t, jose.RS256, i.key, map[string]any{"aud": "r"})
+	for range 10 {
+		if _, err := p.Verify(t.Context(), i.url, "r", good); fault.KindOf(err) != fault.Unavailable || fault.From(err).Code != "issuer-unreachable" {
+			t.Error(err)
+		}
+	}
+	if n := i.keys.Load(); n != 1 {
+		t.Errorf("its keys were asked for %d times", n)
+	}
+	if _, err := p.Verify(t.Context(), i.url, "r", "x"); fault.KindOf(err) != fault.Unauthenticated {
+		t.Errorf("no token: %v", err)
+	}
+	i.lost.Store(false)
+	now = now.Add(providerAgain)
+	for limit := time.Now().Add(10 * time.Second); i.keys.Load() < 2 && time.Now().Before(limit); { // one may join a look that has just ended
+		_, _ = p.Verify(t.Context(), i.url, "r", good)
+	}
+	if _, err := p.Verify(t.Context(), i.url, "r", good); err != nil {
+		t.Errorf("when they can be had: %v", err)
+	}
+
+	// Another issuer in its place, and back, all at once.
+	if _, err := p.Verify(t.Context(), other.url, "r", other.sign(t, jose.RS256, other.key, map[string]any{"aud": "r"})); err != nil {
+		t.Errorf("another issuer: %v", err)
+	}
+	if _, err := p.Verify(t.Context(), i.url, "r", good); err != nil {
+		t.Errorf("the first one again: %v", err)
 	}
 }
 
