@@ -34,6 +34,8 @@ type jobs struct {
 	s     *Service
 	limit int
 
+	// line is held from the place in the queue to its row, and taken before mu: a daemon that comes later finds the same order.
+	line sync.Mutex
 	mu   sync.Mutex // guards live
 	live []*live    // in the order of their coming
 }
@@ -91,6 +93,8 @@ func (q *jobs) full() bool {
 // submit takes a job whose operation is dispatched. It is started when it is its turn, which may be now.
 func (q *jobs) submit(ctx context.Context, c command, actor event.Actor) (*live, error) {
 	l := &live{command: c, actor: actor, job: c.job, begun: make(chan struct{}), done: make(chan struct{}), ready: true}
+	q.line.Lock()
+	defer q.line.Unlock()
 	if q.add(ctx, l) {
 		return l, nil
 	}
