@@ -92,7 +92,7 @@ func (e *Env) spawn(ctx context.Context, paths api.Paths, flags []string) error 
 	}
 	defer out.Close()
 	answer, err := process.StartDetached(ctx, process.Detached{
-		Exe: exe, Args: append([]string{"serve", "--detached"}, flags...), Env: os.Environ(), Log: out,
+		Exe: exe, Args: append([]string{"serve", "--detached"}, flags...), Env: process.DaemonEnviron(os.Environ()), Log: out,
 	})
 	if err != nil {
 		f := fault.New(fault.Unavailable, "start-failed").Saying("the daemon did not start").Hinting("look at %s", paths.Logs()).Because(err)

@@ -146,7 +146,7 @@ func (d *Daemon) prepareNext(ctx context.Context, in api.RestartDaemon) (*succes
 	}
 	environ := d.cfg.Environ
 	if len(in.Environ) > 0 {
-		environ = in.Environ
+		environ = process.DaemonEnviron(in.Environ)
 	}
 	if err := d.probe(ctx, exe, environ); err != nil {
 		if in.Binary == "" {

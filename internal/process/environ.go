@@ -2,7 +2,10 @@ package process
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -47,4 +50,16 @@ func lookupEnv(env []string, name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// JobTemps is the name of the directory that holds the temporary directories of our commands.
+func JobTemps() string { return "mcpx-jobs-" + strconv.Itoa(os.Geteuid()) }
+
+// DaemonEnviron is what a daemon gets of environ: all but a TMPDIR of one of our commands that the daemon happens to be started in.
+// It would pass it to all that it starts, which would then be taken for remains of that command.
+func DaemonEnviron(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		dir, ok := strings.CutPrefix(kv, "TMPDIR=")
+		return ok && slices.Contains(strings.Split(filepath.ToSlash(dir), "/"), JobTemps())
+	})
 }

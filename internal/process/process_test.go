@@ -68,6 +68,16 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
+// TestDaemonEnviron: only the temporary directory of a command stays behind.
+func TestDaemonEnviron(t *testing.T) {
+	own := "/tmp/" + process.JobTemps()
+	keep := []string{"PATH=/bin", "TMPDIR=/tmp", "TMPDIR=" + own + "0/x", "OTHER=" + own + "/job_1.1", "TMPDIR"}
+	all := append([]string{"TMPDIR=" + own + "/job_1.1", "TMPDIR=" + own + "/job_1.1/below"}, keep...)
+	if diff := cmp.Diff(keep, process.DaemonEnviron(all)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestResolve(t *testing.T) {
 	dir := t.TempDir()
 	bin, other := filepath.Join(dir, "bin"), filepath.Join(dir, "other")

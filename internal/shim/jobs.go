@@ -67,7 +67,7 @@ func (s *Jobs) dirs() string { return filepath.Join(s.cfg.StateDir, "jobs") }
 func (s *Jobs) dir(ref operation.JobRef) jobDir { return jobDirOf(s.dirs(), ref) }
 
 func (s *Jobs) temps() string {
-	return filepath.Join(s.cfg.TempDir, "mcpx-jobs-"+strconv.Itoa(os.Geteuid()))
+	return filepath.Join(s.cfg.TempDir, process.JobTemps())
 }
 
 // Temp is the temporary directory of an attempt.
@@ -189,7 +189,8 @@ func (d jobDir) remains() ([]process.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The supervisor leads the session of the command. No other command has this directory.
+	// The supervisor leads the session of the command. No other command has this directory, nor does a daemon
+	// that is started within this one (process.DaemonEnviron).
 	return process.Remains(started.Child, r.Supervisor.Pid, "TMPDIR="+sp.Temp), nil
 }
 
