@@ -191,13 +191,17 @@ func (c *Control) seldom(ctx context.Context, kind event.Kind, refs event.Refs, 
 	}
 	r.since++
 	r.tell = func(count int) {
-		// The refusal stands whether it can be told or not.
-		_ = c.cfg.DB.Change(ctx, func(tx store.Tx) error {
+		err := c.cfg.DB.Change(ctx, func(tx store.Tx) error {
 			return c.tell(ctx, tx, kind, refs, text, struct {
 				refusal
 				Count int `json:"count"` // since the last event of this code
 			}{what, count})
 		})
+		if err != nil { // the refusal stands all the same, and is told with the next ones
+			c.tokens.mu.Lock()
+			r.since += count
+			c.tokens.mu.Unlock()
+		}
 	}
 	tell, count := r.tell, r.since
 	due := now.Sub(r.told) >= refusedEvery

@@ -263,6 +263,28 @@ func TestRefusalsAreFew(t *testing.T) {
 	if bodies := look(); len(bodies) != 3 || !strings.Contains(bodies[2], `"count":7`) {
 		t.Errorf("within the minute, for who looks: %s", bodies)
 	}
+
+	// Those that could not be written down are told with the next ones.
+	db := b.cfg.DB
+	b.cfg.DB = fullDisk{db}
+	for range 3 {
+		b.lets("mcpx_at_bad")
+	}
+	b.FlushRefusals()
+	b.now = b.now.Add(refusedEvery)
+	b.lets("mcpx_at_bad")
+	b.cfg.DB = db
+	b.lets("mcpx_at_bad")
+	if bodies := look(); len(bodies) != 4 || !strings.Contains(bodies[3], `"count":5`) {
+		t.Errorf("after a time in which nothing could be written: %s", bodies)
+	}
+}
+
+// fullDisk takes nothing.
+type fullDisk struct{ store.DB }
+
+func (fullDisk) Change(context.Context, func(store.Tx) error) error {
+	return fault.New(fault.Unavailable, "store-full").Saying("the disk is full")
 }
 
 func TestBearer(t *testing.T) {
