@@ -2,7 +2,8 @@ package httpedge
 
 import "testing"
 
-// TestFormTarget: the policy of the page lets the form lead to where the client is answered, and nowhere else that it can name.
+// TestFormTarget: the policy of the page lets the form lead to where the client is answered, and nowhere else. Only an IPv6
+// address has no name in a policy: there it names the scheme alone.
 func TestFormTarget(t *testing.T) {
 	for redirect, want := range map[string]string{
 		"https://chat.example/callback?x=1": " https://chat.example",
