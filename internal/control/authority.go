@@ -269,6 +269,19 @@ func (c *Control) AdmitRemote(ctx context.Context, token string) (auth.Delegatio
 	return d, err
 }
 
+// AccessTaken says whether access was taken away while a call was made. It tells nobody: a call is no attempt. Without an answer
+// of the database the call, which was let in, has its answer.
+func (c *Control) AccessTaken(ctx context.Context, d auth.Delegation, since time.Time) bool {
+	if now := c.remote.get(); !now.On || !now.Since.Equal(since) {
+		return true
+	}
+	err := c.cfg.DB.View(ctx, func(r store.Reader) (err error) {
+		d, err = r.DelegationByID(ctx, auth.DelegationByID{ID: d.ID})
+		return err
+	})
+	return fault.KindOf(err) == fault.NotFound || err == nil && !d.Revoked.IsZero()
+}
+
 // TokenInAddress refuses a token in an address: addresses are kept in logs and histories (RFC 6750 section 5.3).
 func (c *Control) TokenInAddress(ctx context.Context) error {
 	err := fault.New(fault.Unauthenticated, "access-in-address").Saying("an access token in an address does not count").Hinting("send it in the header Authorization")

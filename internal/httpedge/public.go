@@ -33,6 +33,9 @@ type Authority interface {
 	EndAccess(ctx context.Context, token string) error
 	// AdmitRemote fails with Unauthenticated for a token that opens nothing.
 	AdmitRemote(ctx context.Context, token string) (auth.Delegation, error)
+	// AccessTaken says whether access was taken away while a call was made: remote access is not the one that was on since then,
+	// or the delegation was revoked. A token that only ran out was good for the call.
+	AccessTaken(ctx context.Context, d auth.Delegation, since time.Time) bool
 	// Refused tells of a request that nobody else was asked about, and gives the refusal back.
 	Refused(ctx context.Context, d *auth.Denial) error
 	// TokenInAddress is the Unauthenticated for a client that put its token into an address.
@@ -78,6 +81,7 @@ type Public struct {
 	// issuer gives the tokens: base, or an authorization server that is not ours.
 	issuer string
 	host   string
+	since  time.Time // remote access is on
 	http   *http.Server
 }
 
@@ -90,7 +94,7 @@ func NewPublic(c PublicConfig, remote auth.Remote) (*Public, error) {
 	if err != nil || u.Host == "" {
 		return nil, errors.New("httpedge: the public address is no URL")
 	}
-	p := &Public{cfg: c, base: remote.URL, issuer: cmp.Or(remote.Issuer, remote.URL), host: u.Host}
+	p := &Public{cfg: c, since: remote.Since, base: remote.URL, issuer: cmp.Or(remote.Issuer, remote.URL), host: u.Host}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathResource, p.resource)
 	mux.HandleFunc("GET "+pathResource+auth.RemotePath, p.resource)
@@ -177,9 +181,7 @@ func (p *Public) mcp(w http.ResponseWriter, r *http.Request) {
 	case ok && err == nil:
 		within(w, answerCalls)
 		p.cfg.MCP.ServeHTTP(&lateAnswer{ResponseWriter: w, before: w.Header().Clone(), over: func() bool {
-			_, err := p.cfg.Authority.AdmitRemote(r.Context(), bearer)
-			_, off := errors.AsType[*auth.Denial](err)
-			return off || err != nil && fault.KindOf(err) == fault.Unauthenticated
+			return p.cfg.Authority.AccessTaken(r.Context(), d, p.since)
 		}, refuse: func() { p.challenge(w, true) }}, r.WithContext(context.WithValue(r.Context(), admittedKey{}, d)))
 	case err == nil || fault.KindOf(err) == fault.Unauthenticated:
 		p.challenge(w, ok)

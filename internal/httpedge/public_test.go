@@ -18,7 +18,8 @@ import (
 // switched lets everybody in until it is off.
 type switched struct {
 	Authority
-	off atomic.Pointer[error]
+	off   atomic.Pointer[error]
+	taken atomic.Bool
 }
 
 func (s *switched) AdmitRemote(context.Context, string) (auth.Delegation, error) {
@@ -28,16 +29,23 @@ func (s *switched) AdmitRemote(context.Context, string) (auth.Delegation, error)
 	return auth.Delegation{ID: "dg_1"}, nil
 }
 
-// TestRevokedMeanwhile: a client that loses its access while a call of it waits does not get the answer.
+func (s *switched) AccessTaken(_ context.Context, d auth.Delegation, since time.Time) bool {
+	return d.ID != "dg_1" || !since.Equal(sinceThen) || s.taken.Load()
+}
+
+var sinceThen = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+
+// TestRevokedMeanwhile: a client that loses its access while a call of it waits does not get the answer. One whose token
+// runs out meanwhile does: it was good for the call.
 func TestRevokedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
-		meanwhile error
-		want      int
+		taken bool
+		admit error // of the token from then on
+		want  int
 	}{
-		"nothing happens":               {nil, http.StatusAccepted},
-		"its access ends":               {fault.New(fault.Unauthenticated, "access-over").Saying("over"), http.StatusUnauthorized},
-		"remote access is turned off":   {&auth.Denial{Code: auth.TemporarilyUnavailable}, http.StatusUnauthorized},
-		"the database cannot be looked": {fault.New(fault.Unavailable, "db").Saying("busy"), http.StatusAccepted},
+		"nothing happens":    {false, nil, http.StatusAccepted},
+		"its access ends":    {true, fault.New(fault.Unauthenticated, "access-over").Saying("over"), http.StatusUnauthorized},
+		"its token runs out": {false, fault.New(fault.Unauthenticated, "access-over").Saying("over"), http.StatusAccepted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun, end := make(chan struct{}), make(chan struct{})
@@ -54,7 +62,7 @@ func TestRevokedMeanwhile(t *testing.T) {
 					w.WriteHeader(http.StatusAccepted)
 					_, _ = io.WriteString(w, "what the call found out")
 				}),
-			}, auth.Remote{URL: "http://127.0.0.1:9090"})
+			}, auth.Remote{URL: "http://127.0.0.1:9090", Since: sinceThen})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,8 +75,9 @@ func TestRevokedMeanwhile(t *testing.T) {
 				p.http.Handler.ServeHTTP(w, r)
 			}()
 			<-begun
-			if c.meanwhile != nil {
-				authority.off.Store(&c.meanwhile)
+			authority.taken.Store(c.taken)
+			if c.admit != nil {
+				authority.off.Store(&c.admit)
 			}
 			close(end)
 			<-done
