@@ -175,7 +175,8 @@ func (s *Service) sealed(ctx context.Context, g workspace.Generation, area *tree
 	return workspace.NewManifest(all)
 }
 
-// unsealed rejects a candidate that could not be sealed. What the daemon's own end has cut off is left to the next one.
+// unsealed rejects a candidate whose outputs could not be copied, whatever the reason: to try again would keep the workspace from
+// others, and the producer can be started again. What the daemon's own end has cut off is left to the next one.
 func (s *Service) unsealed(ctx context.Context, g workspace.Generation, draft tree.Build, why error) (workspace.Generation, error) {
 	if ctx.Err() != nil {
 		return g, errLeft

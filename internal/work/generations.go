@@ -316,8 +316,8 @@ func (s *Service) ended(ctx context.Context, id string) (j operation.Job, err er
 // behindMost bounds how long what goes on behind a call waits before it is tried again.
 const behindMost = time.Minute
 
-// behind does something that goes on behind its call until it has ended, or the daemon stops. What the disk or the database refuses
-// for a while is done again, each time after a longer wait: do goes on from what is recorded.
+// behind does something that goes on behind its call until it has ended, or the daemon stops. What goes wrong is done
+// again, whatever it is, each time after a longer wait up to behindMost: do goes on from what is recorded, and ends itself what is to end.
 func (s *Service) behind(ctx context.Context, id string, do func(context.Context) error) {
 	end := s.pending.begin(id)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))

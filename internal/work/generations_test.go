@@ -596,7 +596,7 @@ func (s *spoken) says(part string) bool {
 	return strings.Contains(s.text.String(), part)
 }
 
-// TestSealedWhenItCan: what the disk refuses for a while, be it while outputs are sealed or when they are published, decides about no
+// TestSealedWhenItCan: what the disk refuses for a while, be it before outputs are copied or when they are published, decides about no
 // candidate: the same daemon goes on with it, and the workspace is kept from others until its outputs are ours.
 func TestSealedWhenItCan(t *testing.T) {
 	for name, c := range map[string]struct {
