@@ -199,7 +199,7 @@ func Remains(leader Identity, session int, variable string) []Identity {
 			return err != nil || sid != session
 		})
 	}
-	for _, id := range having(variable) {
+	for _, id := range having(variable, leader.Start) { // what came from the leader is younger
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}

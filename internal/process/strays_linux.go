@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// having are the processes, but ours, that were started with this variable in their environment.
-func having(variable string) (ids []Identity) {
+// having are the processes, but ours, that were started with this variable in their environment, not before since: the environments
+// of older ones are not read.
+func having(variable string, since uint64) (ids []Identity) {
 	for _, s := range processes() {
-		if s.pid == os.Getpid() {
+		if s.pid == os.Getpid() || s.start < since {
 			continue
 		}
 		id, err := s.identity()

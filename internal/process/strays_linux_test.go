@@ -16,6 +16,12 @@ func TestKillStrays(t *testing.T) {
 		return c
 	}
 	one, other := start("A=1", variable), start("MCPX_STRAY=elsewhere", "B="+variable)
+	if found := having(variable, one.ID.Start); !slices.Equal(found, []Identity{one.ID}) {
+		t.Errorf("found %v, want %v", found, one.ID)
+	}
+	if found := having(variable, one.ID.Start+1); found != nil {
+		t.Errorf("found %v, which is older", found)
+	}
 	if killed := KillStrays(variable); !slices.Equal(killed, []int{one.ID.Pid}) {
 		t.Errorf("killed %v, want %d", killed, one.ID.Pid)
 	}
