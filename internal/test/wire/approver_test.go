@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -64,14 +65,20 @@ func TestRT26Token(t *testing.T) {
 	if status, body := ask(http.MethodPost, "/mcp", "Bearer "+token); strings.Contains(body, "token-misplaced") {
 		t.Errorf("at /mcp: %d %s", status, body)
 	}
-	told := 0
+	var told []event.Event // the first one, and the others with the one that was the last
+	refused := 0
 	err = g.API().Events(t.Context(), api.EventsQuery{Kind: string(event.AuthTokenDenied)}, func(e event.Event) error {
-		if told++; e.Refs[event.RefAgent] != "codex" || strings.Contains(fmt.Sprint(e), token) {
-			t.Errorf("%+v", e)
+		var body struct{ Count int }
+		if err := json.Unmarshal(e.Body, &body); err != nil || strings.Contains(fmt.Sprintf("%+v %s", e, e.Body), token) {
+			t.Errorf("%+v, %v", e, err)
 		}
+		told, refused = append(told, e), refused+body.Count
 		return nil
 	})
-	if err != nil || told != 1 {
-		t.Errorf("it is told %d times, %v", told, err)
+	if err != nil || len(told) != 2 || refused != 3*len(api.Ops) {
+		t.Fatalf("%d refusals are told in %d events, %v", refused, len(told), err)
+	}
+	if of := told[0].Refs[event.RefAgent]; of != "codex" {
+		t.Errorf("the first one is told of %q", of)
 	}
 }
