@@ -66,10 +66,10 @@ func split(path string) (parent, word string) {
 func asGroup(c *cobra.Command) {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if json, _ := c.Flags().GetBool("json"); json && len(args) == 0 { // defined on the root
-			return fault.New(fault.Invalid, "usage").Saying("`%s` needs a command", c.CommandPath()).Hinting("`%s -h` lists them", c.CommandPath())
-		}
 		if len(args) == 0 {
+			if json, _ := c.Flags().GetBool("json"); json { // defined on the root
+				return fault.New(fault.Invalid, "usage").Saying("`%s` needs a command", c.CommandPath()).Hinting("`%s -h` lists them", c.CommandPath())
+			}
 			c.SetOut(c.ErrOrStderr()) // help that nobody asked for is no answer
 			_ = c.Help()              // it can only fail to write
 			return errUsageShown

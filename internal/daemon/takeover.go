@@ -137,7 +137,7 @@ func fileOf(l net.Listener) (*os.File, error) {
 const startRoom = 1 << 20
 
 // rehearse says why a daemon could not start in the place of the one whose listeners it has. It changes nothing, except
-// that it listens on a new address when the settings say so.
+// that it listens on a new address when the settings say so, and writes for a moment what startRoom measures.
 func (c *Config) rehearse(ctx context.Context) error {
 	settings, err := LoadSettings(c.Paths.Settings(), c.Getenv)
 	if err != nil {

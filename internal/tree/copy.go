@@ -80,14 +80,14 @@ type Skipped struct{ Path, Why string }
 // again, and then refuse: Moved. When it returns everything is durable. SpecialFile, LimitExceeded, NoSpace, the codes of
 // reading.
 func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Copied, error) {
-	for try := range copyTries {
+	for try := 1; ; try++ {
 		c := r.copier(to, twice, o)
 		err := c.run(ctx)
 		var m *movedError
 		if err == nil || !errors.As(err, &m) {
 			return c.out, err
 		}
-		if try == copyTries-1 {
+		if try == copyTries {
 			shown := make([]string, len(m.paths))
 			for i, path := range m.paths {
 				shown[i] = text.EncodePath(path)
@@ -100,7 +100,6 @@ func (r *Root) CopyTo(ctx context.Context, to, twice string, o CopyOptions) (Cop
 			}
 		}
 	}
-	panic("tree: a copy is tried at least once")
 }
 
 func (r *Root) copier(to, twice string, o CopyOptions) *copier {

@@ -199,19 +199,18 @@ func (w Workspace) In(states ...State) error {
 	if slices.Contains(states, w.State) {
 		return nil
 	}
-	if w.State == Creating || w.State == Integrating || w.State == Retiring {
-		return operation.Refuse(Busy, "the workspace is %s", w.State).Retrying(afterWait).With("state", w.State).With("handle", w.Handle().String()).
-			Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.ID}, Why: "what it has come to"})
-	}
 	r := operation.Refuse(WrongState, "the workspace is %s", w.State).With("state", w.State).With("handle", w.Handle().String())
 	switch w.State {
+	case Creating, Integrating, Retiring:
+		return operation.Refuse(Busy, "the workspace is %s", w.State).Retrying(afterWait).With("state", w.State).With("handle", w.Handle().String()).
+			Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.ID}, Why: "what it has come to"})
 	case Suspended, Quarantined, Missing:
 		return r.Then(operation.Next{Tool: "resume_workspace", Args: map[string]any{"ws": w.ID, operation.IDField: "resume-" + w.ID}, Why: "opens it again"})
 	case Attention:
 		return r.Then(operation.Next{Tool: "workspace_status", Args: map[string]any{"handle": w.ID}, Why: "what is in dispute"})
 	case Retired, Integrated:
 		return r.Then(operation.Next{Tool: "reconcile_project_state", Args: map[string]any{}, Why: "which workspaces there are"})
-	case Open, Creating, Integrating, Retiring:
+	case Open:
 	}
 	return r
 }
