@@ -87,34 +87,25 @@ type ask struct {
 	form     answerForm
 	rounds   bool // a call may be answered with a question: the client makes it again with what its user said
 	upstream *upstream
-	left     <-chan struct{} // is closed when the client closes its connection
+	request  context.Context // ends when the client closes its connection
 	cancels  bool            // by which it cancels the call
 }
 
 // until ends a context when the client cancels: that of a tool does not end with its request.
 func (a ask) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancel(ctx)
-	if a.cancels {
-		go func() {
-			select {
-			case <-a.left:
-				end()
-			case <-ctx.Done():
-			}
-		}()
+	if !a.cancels {
+		return ctx, end
 	}
-	return ctx, end
+	stop := context.AfterFunc(a.request, end)
+	return ctx, func() {
+		stop()
+		end()
+	}
 }
 
 // gone says whether nobody will read the answer.
-func (a ask) gone() bool {
-	select {
-	case <-a.left:
-		return true
-	default:
-		return false
-	}
-}
+func (a ask) gone() bool { return a.request.Err() != nil }
 
 type askKey struct{}
 
@@ -378,7 +369,7 @@ func (h *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asked := ask{
-		caller: caller, form: m.version < structuredSince, rounds: m.version >= roundsSince, upstream: &upstream{}, left: r.Context().Done(), cancels: m.version >= leavesSince,
+		caller: caller, form: m.version < structuredSince, rounds: m.version >= roundsSince, upstream: &upstream{}, request: r.Context(), cancels: m.version >= leavesSince,
 	}
 	response := &held{ResponseWriter: w}
 	pass(h.http, response, r.Clone(context.WithValue(r.Context(), askKey{}, asked)), m.body)

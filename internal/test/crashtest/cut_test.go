@@ -316,7 +316,7 @@ func TestDW16Unrecorded(t *testing.T) {
 		w := cut(t, at, nil, "")
 		w.heap()
 		w.register()
-		all := treeOf(t, w.dir)
+		all := rig.Tree(t, w.dir)
 		manifest, asked := w.prepared("prepare-1")
 		w.yes(asked)
 		args := map[string]any{"action": "submit", "manifest_id": manifest}
@@ -343,7 +343,7 @@ func TestDW16Unrecorded(t *testing.T) {
 		w.heap()
 		w.register()
 		handle, dir := w.workspace("create-1")
-		after := w.workIn(dir, treeOf(t, w.dir))
+		after := w.workIn(dir, rig.Tree(t, w.dir))
 		args := map[string]any{"handle": handle, "keep_open": true}
 		if at == "" {
 			return w, w.do("integrate_agent_workspace", "integrate-1", args, nil), after

@@ -189,7 +189,7 @@ func noise(r *rand.Rand, n int) string {
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	for name, one := range treeOf(t, dir) {
+	for name, one := range rig.Tree(t, dir) {
 		if mode, content, _ := strings.Cut(one, " "); mode[0] == '-' {
 			files[name] = content
 		}

@@ -17,7 +17,7 @@ func TestDW70Held(t *testing.T) {
 	w.heap()
 	w.register()
 	handle, dir := w.workspace("create-1")
-	after := w.workIn(dir, treeOf(t, w.dir))
+	after := w.workIn(dir, rig.Tree(t, w.dir))
 	args := map[string]any{"handle": handle}
 	w.sends(t, false, "integrate_agent_workspace", "integrate-1", args)
 	rig.Until(t, stepWithin, "the integration is held", func() bool { return there(hold) })

@@ -35,7 +35,7 @@ func TestDW18HungUp(t *testing.T) {
 			w := cut(t, "", script{"MCPX_RUNTIME_WORK=true", "MCPX_CRASH_AT=daemon/" + c.at + "#2", "MCPX_CRASH_HOLD=" + hold}, "") // the first is of the workspace
 			w.heap()
 			w.register()
-			before := treeOf(t, w.dir)
+			before := rig.Tree(t, w.dir)
 			handle, dir := w.workspace("create-1")
 			after := w.workIn(dir, before)
 			args := map[string]any{"handle": handle}
@@ -50,7 +50,7 @@ func TestDW18HungUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.done {
-				rig.Until(t, stepWithin, "it is integrated", func() bool { return maps.Equal(treeOf(t, w.dir), after) })
+				rig.Until(t, stepWithin, "it is integrated", func() bool { return maps.Equal(rig.Tree(t, w.dir), after) })
 			} else {
 				rig.Until(t, stepWithin, "the operation is released", func() bool { return w.hasNone("integrate-1") })
 				w.holds("integrate-1", before)

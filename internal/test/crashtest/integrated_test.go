@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mcpx/internal/test/rig"
 )
 
 // integrated is what an agent does with a workspace: it makes one, changes it, puts it aside and goes on with what the project did
@@ -19,7 +21,7 @@ func (p *play) integrated() {
 	w := &worker{play: p, dir: filepath.Join(p.t.TempDir(), "shop"), is: map[string]string{}}
 	w.heap()
 	w.register()
-	before := treeOf(w.t, w.dir)
+	before := rig.Tree(w.t, w.dir)
 	handle, dir := w.workspace("create-1")
 	after := w.workIn(dir, before)
 	handle = w.rebased(handle, dir, before, after)
@@ -84,7 +86,7 @@ func (w *worker) reads(tool string, args map[string]any, data any) {
 // workspace makes a workspace of all of the project, and says where its copy is.
 func (w *worker) workspace(operation string) (handle, dir string) {
 	w.t.Helper()
-	before := treeOf(w.t, w.dir)
+	before := rig.Tree(w.t, w.dir)
 	last := w.do("create_agent_workspace", operation, map[string]any{"purpose": "the work", "mutable": []string{"."}}, func() { w.holds(operation, before) })
 	var made struct {
 		Path string `json:"path"`
@@ -92,7 +94,7 @@ func (w *worker) workspace(operation string) (handle, dir string) {
 	if err := json.Unmarshal(last.Data, &made); err != nil || !last.OK {
 		w.t.Fatalf("%s: %+v (%v)", operation, last, err)
 	}
-	for name, one := range treeOf(w.t, made.Path) {
+	for name, one := range rig.Tree(w.t, made.Path) {
 		if before[name] == "" {
 			w.t.Errorf("%s: the copy has %s: %s", operation, name, one)
 		}
@@ -215,7 +217,7 @@ func everyIntegrated(t *testing.T, k int, foreign, verdict string) {
 		}
 	}
 	w.register()
-	before := treeOf(t, w.dir)
+	before := rig.Tree(t, w.dir)
 	handle, dir := w.workspace("create-1")
 	after := maps.Clone(before)
 	for i := range 50 {
@@ -243,7 +245,7 @@ func everyIntegrated(t *testing.T, k int, foreign, verdict string) {
 	bytesOf := func(name string) bool {
 		return before[name] == "" || after[name] == "" || before[name][10:] != after[name][10:]
 	} // not the mode alone
-	now := treeOf(t, w.dir)
+	now := rig.Tree(t, w.dir)
 	for i := range 50 {
 		if name := fmt.Sprintf("f%02d", i); now[name] == after[name] {
 			done = append(done, name)

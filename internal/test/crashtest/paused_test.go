@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"mcpx/internal/test/rig"
 )
 
 // paused is what an agent does with a workspace that it comes back to: it changes the scope, puts it aside, goes on, removes it
@@ -15,10 +17,10 @@ func (p *play) paused() {
 	w := &worker{play: p, dir: filepath.Join(p.t.TempDir(), "shop"), is: map[string]string{}}
 	w.heap()
 	w.register()
-	before := treeOf(w.t, w.dir)
+	before := rig.Tree(w.t, w.dir)
 	handle, dir := w.workspace("create-1")
 	w.workIn(dir, before)
-	mine := treeOf(w.t, dir)
+	mine := rig.Tree(w.t, dir)
 	untouched := func(operation string) func() {
 		return func() { w.holds(operation, before) }
 	}
@@ -36,7 +38,7 @@ func (p *play) paused() {
 	id, _, _ := strings.Cut(away.Handle, "@")
 	back := acts("resume_workspace", "resume-1", map[string]any{"ws": id})
 	w.stands(back.Handle, "open")
-	if now := treeOf(w.t, dir); !maps.Equal(now, mine) {
+	if now := rig.Tree(w.t, dir); !maps.Equal(now, mine) {
 		w.t.Errorf("the copy holds %q, it held %q", now, mine)
 	}
 	var kept struct {
@@ -54,7 +56,7 @@ func (p *play) paused() {
 	if err := json.Unmarshal(again.Data, &restored); err != nil {
 		w.t.Fatal(err)
 	}
-	if now := treeOf(w.t, restored.Path); !maps.Equal(now, mine) {
+	if now := rig.Tree(w.t, restored.Path); !maps.Equal(now, mine) {
 		w.t.Errorf("the copy of what was kept holds %q, it held %q", now, mine)
 	}
 	w.stands(again.Handle, "open")

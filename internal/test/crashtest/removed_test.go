@@ -2,14 +2,14 @@ package crashtest
 
 import (
 	"encoding/json"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
+
+	"mcpx/internal/test/rig"
 )
 
 // removed is what an agent does with the trash at /mcp: it removes two things after a yes, brings one part back, then the
@@ -18,7 +18,7 @@ func (p *play) removed() {
 	w := &worker{play: p, dir: filepath.Join(p.t.TempDir(), "shop"), is: map[string]string{}}
 	w.heap()
 	w.register()
-	all := treeOf(w.t, w.dir)
+	all := rig.Tree(w.t, w.dir)
 	manifest, asked := w.prepared("prepare-1")
 	w.yes(asked)
 	none := map[string]string{"README.md": all["README.md"]}
@@ -52,39 +52,10 @@ func (w *worker) heap() {
 	}
 }
 
-// treeOf is all that a directory holds: permissions, and bytes or the text of a link.
-func treeOf(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == dir {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		var content string
-		switch {
-		case info.Mode().IsRegular():
-			raw, failed := os.ReadFile(path)
-			content, err = string(raw), failed
-		case info.Mode()&fs.ModeSymlink != 0:
-			content, err = os.Readlink(path)
-		}
-		all[strings.TrimPrefix(path, dir+"/")] = info.Mode().String() + " " + content
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // holds fails unless the project is as one of the trees.
 func (w *worker) holds(operation string, trees ...map[string]string) {
 	w.t.Helper()
-	if now := treeOf(w.t, w.dir); !slices.ContainsFunc(trees, func(one map[string]string) bool { return maps.Equal(one, now) }) {
+	if now := rig.Tree(w.t, w.dir); !slices.ContainsFunc(trees, func(one map[string]string) bool { return maps.Equal(one, now) }) {
 		w.t.Errorf("%s: the project holds %q, want one of %q", operation, now, trees)
 	}
 }
@@ -139,7 +110,7 @@ func (w *worker) kept(had, has map[string]string) {
 		}
 	}
 	trash := filepath.Join(w.g.Home, "user", ".local", "share", "Trash")
-	for _, one := range treeOf(w.t, filepath.Join(trash, "files")) {
+	for _, one := range rig.Tree(w.t, filepath.Join(trash, "files")) {
 		if !strings.HasPrefix(one, "d") {
 			found = append(found, one)
 		}
@@ -149,7 +120,7 @@ func (w *worker) kept(had, has map[string]string) {
 	if !slices.Equal(found, want) {
 		w.t.Errorf("the trash holds %q, want %q", found, want)
 	}
-	if told := treeOf(w.t, filepath.Join(trash, "info")); len(want) == 0 && len(told) > 0 {
+	if told := rig.Tree(w.t, filepath.Join(trash, "info")); len(want) == 0 && len(told) > 0 {
 		w.t.Errorf("the trash is empty and tells of %q", told)
 	}
 }

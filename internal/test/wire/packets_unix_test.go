@@ -5,7 +5,6 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -93,42 +92,6 @@ func (a *agent) refused(got answered, code string) {
 	}
 }
 
-// lies is all that a directory holds, by name: permissions, and bytes or the text of a link.
-func lies(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == dir {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		what := info.Mode().String() + " "
-		switch {
-		case info.Mode().IsRegular():
-			raw, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			what += string(raw)
-		case info.Mode()&fs.ModeSymlink != 0:
-			text, err := os.Readlink(path)
-			if err != nil {
-				return err
-			}
-			what += text
-		}
-		all[strings.TrimPrefix(path, dir+"/")] = what
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // TestPacketsMoved: DW-1 and DW-31 with the real binary. A call is replayed to the byte after its project was renamed and bound anew, and
 // after another directory has its place; then nothing in it is changed until a person says which directory it is.
 func TestPacketsMoved(t *testing.T) {
@@ -180,7 +143,7 @@ func TestPacketsMoved(t *testing.T) {
 	edit := fmt.Sprintf(`{"remote_session_id":%q,"edits":[{"op":"create","path":"new.txt","content":"x"}],"operation_id":"edit-0001"}`, a.session)
 	a.refused(a.call("edit_files", edit), "PROJECT_MOVED")
 	a.refused(a.on("integrate_agent_workspace", "integrate-1", first.Handle, ""), "PROJECT_MOVED")
-	if now := lies(t, away); len(now) != 0 {
+	if now := rig.Tree(t, away); len(now) != 0 {
 		t.Errorf("it holds %v", now)
 	}
 	a.g.Must("project", "rebind", "shop")
@@ -195,7 +158,7 @@ func TestPacketsBusy(t *testing.T) {
 	a := packets(t)
 	handle, dir := a.workspace("create-01", ".")
 	plant(t, filepath.Join(dir, "docs/new.txt"), "new\n")
-	before := lies(t, a.dir)
+	before := rig.Tree(t, a.dir)
 	started := a.on("start_command", "start-01", handle, fmt.Sprintf(`,"argv":[%q]`, filepath.Join(a.g.Home, "waits")))
 	var job struct {
 		ID string `json:"job_id"`
@@ -214,7 +177,7 @@ func TestPacketsBusy(t *testing.T) {
 			t.Errorf("%s does not name the job %s: %s", tool, job.ID, got.raw)
 		}
 	}
-	if now := lies(t, a.dir); !maps.Equal(now, before) {
+	if now := rig.Tree(t, a.dir); !maps.Equal(now, before) {
 		t.Errorf("the project holds %v", now)
 	}
 	appears(t, filepath.Join(dir, "begun"))
@@ -234,13 +197,13 @@ func TestPacketsBusy(t *testing.T) {
 	if !strings.Contains(string(stale.raw), edited.Handle) {
 		t.Errorf("the present handle %s is not told: %s", edited.Handle, stale.raw)
 	}
-	if now := lies(t, a.dir); !maps.Equal(now, before) {
+	if now := rig.Tree(t, a.dir); !maps.Equal(now, before) {
 		t.Errorf("the project holds %v", now)
 	}
 	if done := a.on("integrate_agent_workspace", "integrate-1", edited.Handle, ""); !done.OK {
 		t.Fatalf("%s", done.raw)
 	}
-	now := lies(t, a.dir)
+	now := rig.Tree(t, a.dir)
 	for _, name := range []string{"docs/new.txt", "docs/more.txt"} {
 		if now[name] == "" {
 			t.Errorf("%s did not come", name)
@@ -332,7 +295,7 @@ func TestPacketsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mine := lies(t, dir)
+	mine := rig.Tree(t, dir)
 	gone := a.on("remove_agent_workspace", "remove-01", handle, "")
 	var kept struct {
 		Preserved string `json:"preserved"`
@@ -353,7 +316,7 @@ func TestPacketsKept(t *testing.T) {
 		return got
 	}
 	resumed := resume("resume-01", kept.Preserved)
-	if now := lies(t, back.Path); !maps.Equal(now, mine) {
+	if now := rig.Tree(t, back.Path); !maps.Equal(now, mine) {
 		t.Errorf("it came back as %v, it was %v", now, mine)
 	}
 
@@ -376,7 +339,7 @@ func TestPacketsKept(t *testing.T) {
 	if err := json.Unmarshal(again.Data, &report); err != nil || !slices.Equal(report.Moved, []string{"docs/a.txt", "docs/b.txt", "docs/new.txt"}) {
 		t.Errorf("moved meanwhile: %s", again.raw)
 	}
-	if now := lies(t, back.Path); !maps.Equal(now, mine) {
+	if now := rig.Tree(t, back.Path); !maps.Equal(now, mine) {
 		t.Errorf("after it was put aside it is %v", now)
 	}
 
@@ -399,7 +362,7 @@ func TestPacketsKept(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(workspaces, "ws_found")); !os.IsNotExist(err) {
 		t.Errorf("it was not moved: %v", err)
 	}
-	found := lies(t, filepath.Join(list.Quarantine[0].Path, "tree"))
+	found := rig.Tree(t, filepath.Join(list.Quarantine[0].Path, "tree"))
 	if !slices.Equal(slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(mine))) {
 		t.Errorf("it holds %v", found)
 	}
@@ -408,7 +371,7 @@ func TestPacketsKept(t *testing.T) {
 	}
 	orphan, _, _ := strings.Cut(list.Quarantine[0].Handle, "@")
 	resume("resume-03", orphan)
-	if now := lies(t, back.Path); !maps.Equal(now, found) {
+	if now := rig.Tree(t, back.Path); !maps.Equal(now, found) {
 		t.Errorf("it goes on with %v, it held %v", now, found)
 	}
 }
@@ -443,7 +406,7 @@ func TestPacketsOwn(t *testing.T) {
 	if !made.OK || json.Unmarshal(made.Data, &w) != nil {
 		t.Fatalf("%s", made.raw)
 	}
-	for name := range lies(t, w.Path) {
+	for name := range rig.Tree(t, w.Path) {
 		if strings.HasPrefix(name, "state") || strings.HasPrefix(name, ".git") {
 			t.Errorf("the copy has %s", name)
 		}
@@ -483,7 +446,7 @@ func TestPacketsMaintained(t *testing.T) {
 		}
 	})
 	rounds := 40
-	if os.Getenv("MCPX_TEST_FULL") != "" {
+	if full() {
 		rounds = 1000
 	}
 	for i := range rounds {

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -64,7 +63,7 @@ func TestManyAdopted(t *testing.T) {
 			t.Errorf("session %d is answered by pid %d, want %d", i, got, want)
 		}
 	}
-	if os.Getenv("MCPX_TEST_FULL") != "" {
+	if full() {
 		var all int64
 		for i := range sessions {
 			for _, p := range g.Processes(fmt.Sprintf("many-%d", i)) {
