@@ -44,7 +44,7 @@ const testTree = "internal/test"
 
 var testPackages = map[string]bool{
 	"storetest": true, "crashtest": true, "fakemcp": true, "story": true, "sim": true, "peers": true,
-	"bench": true, "rig": true, "wire": true, "faultdisk": true,
+	"bench": true, "rig": true, "wire": true, "faultdisk": true, "gitmerge": true,
 }
 
 // adapters are the packages of layer 6. They are wired together by daemon and imported by nobody else, apart from the

@@ -3,18 +3,18 @@ package text
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"mcpx/internal/test/gitmerge"
 )
 
 func merge(base, current, proposed string) Merged {
@@ -118,7 +118,7 @@ func TestMergeAgainstGit(t *testing.T) {
 		if m.Outcome != turned.Outcome {
 			r.Fatalf("%q one way, %q the other way", m.Outcome, turned.Outcome)
 		}
-		want, ok := gitMerge(r, git, dir, h)
+		want, ok := gitmerge.File(r, git, dir, h.base, h.current, h.proposed)
 		if m.Outcome != Clean {
 			return
 		}
@@ -139,21 +139,6 @@ func TestMergeAgainstGit(t *testing.T) {
 	if both == 0 || alone > both/10 {
 		t.Errorf("%d merges are clean in both, %d here alone", both, alone)
 	}
-}
-
-func gitMerge(t interface{ Fatal(...any) }, git, dir string, h history) (string, bool) {
-	for name, text := range map[string]string{"base": h.base, "current": h.current, "proposed": h.proposed} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command(git, "merge-file", "-p", "current", "base", "proposed")
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return string(out), err == nil
 }
 
 // TestMergeDisjoint: DW-38. Changes with a line between them that is nowhere else always merge.
@@ -268,7 +253,7 @@ func TestMergeRealHistories(t *testing.T) {
 		for span := 1; span <= spans; span++ {
 			for i := 0; i+2*span < len(versions); i++ {
 				h := history{base: versions[i+span], current: versions[i], proposed: versions[i+2*span]}
-				want, ok := gitMerge(t, git, dir, h)
+				want, ok := gitmerge.File(t, git, dir, h.base, h.current, h.proposed)
 				m := merge(h.base, h.current, h.proposed)
 				if of++; ok {
 					both++

@@ -4,16 +4,15 @@ package work
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"mcpx/internal/test/gitmerge"
 	"mcpx/internal/workspace"
 )
 
@@ -116,18 +115,7 @@ func gitMerged(t *testing.T, git, dir string, h sidesOf) (string, bool) {
 		text, ok := gitMerged(t, git, dir, sidesOf{rest, strings.TrimPrefix(h.current, mark), strings.TrimPrefix(h.proposed, mark)})
 		return mark + text, ok
 	}
-	for name, text := range map[string]string{"base": h.base, "current": h.current, "proposed": h.proposed} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command(git, "merge-file", "-p", "current", "base", "proposed")
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return string(out), err == nil
+	return gitmerge.File(t, git, dir, h.base, h.current, h.proposed)
 }
 
 // randomSides is a text, and what two sides make of it: some lines are changed, some go, some come.
